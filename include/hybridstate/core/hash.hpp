@@ -1,0 +1,68 @@
+// SPDX-FileCopyrightText: 2026 hybridstate contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <hybridstate/core/types.hpp>
+#include <span>
+
+HYBRIDSTATE_NAMESPACE_BEGIN
+
+/// A block's key: finds a candidate node. Equality is decided by parent and tokens, never by a key.
+using BlockKey = std::uint64_t;
+
+namespace detail {
+
+/// 64 x 64 -> 128-bit product folded to 64 bits.
+constexpr std::uint64_t fold_product(std::uint64_t a, std::uint64_t b) noexcept {
+#if defined(__SIZEOF_INT128__)
+  __extension__ using Wide = unsigned __int128;
+  Wide const p = static_cast<Wide>(a) * b;
+  return static_cast<std::uint64_t>(p) ^ static_cast<std::uint64_t>(p >> 64);
+#else
+  std::uint64_t const ah = a >> 32, al = a & 0xffffffffU, bh = b >> 32, bl = b & 0xffffffffU;
+  std::uint64_t const mid = ah * bl + ((al * bl) >> 32);
+  std::uint64_t const mid2 = al * bh + (mid & 0xffffffffU);
+  return (a * b) ^ (ah * bh + (mid >> 32) + (mid2 >> 32));
+#endif
+}
+
+inline constexpr std::uint64_t hash_mul[4] = {0x9e3779b97f4a7c15ULL, 0xc2b2ae3d27d4eb4fULL,
+                                              0x165667b19e3779f9ULL, 0xd6e8feb86659fd93ULL};
+
+inline std::uint64_t read_word(const unsigned char* p) noexcept {
+  std::uint64_t w = 0;
+  std::memcpy(&w, p, sizeof w);
+  return w;
+}
+
+/// Four independent multiply-fold lanes: enough parallel products to hash at memory speed.
+inline std::uint64_t hash_bytes(const void* data, std::size_t n, std::uint64_t seed) noexcept {
+  auto const* p = static_cast<const unsigned char*>(data);
+  std::uint64_t lane[4] = {seed ^ hash_mul[0], seed ^ hash_mul[1], seed ^ hash_mul[2],
+                           seed ^ hash_mul[3]};
+  std::size_t left = n;
+  for (; left >= 64; left -= 64, p += 64) {
+    for (int i = 0; i < 4; ++i)
+      lane[i] =
+          fold_product(read_word(p + 16 * i) ^ hash_mul[i], read_word(p + 16 * i + 8) ^ lane[i]);
+  }
+  std::uint64_t h = fold_product(lane[0] ^ lane[2], lane[1] ^ lane[3] ^ hash_mul[1]);
+  for (; left >= 8; left -= 8, p += 8) h = fold_product(h ^ read_word(p), hash_mul[2]);
+  if (left > 0) {
+    std::uint64_t tail = 0;
+    std::memcpy(&tail, p, left);
+    h = fold_product(h ^ tail, hash_mul[3]);
+  }
+  return fold_product(h ^ n, hash_mul[0]);
+}
+
+}  // namespace detail
+
+/// The default key of a block of tokens. Content only: the parent is confirmed by the index.
+inline BlockKey block_key(std::span<const TokenId> tokens) noexcept {
+  return detail::hash_bytes(tokens.data(), tokens.size_bytes(), 0);
+}
+
+HYBRIDSTATE_NAMESPACE_END
