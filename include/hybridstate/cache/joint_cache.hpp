@@ -1,0 +1,1440 @@
+// SPDX-FileCopyrightText: 2026 hybridstate contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <hybridstate/cache/concept.hpp>
+#include <hybridstate/cache/metrics.hpp>
+#include <hybridstate/cache/types.hpp>
+#include <hybridstate/core/array.hpp>
+#include <hybridstate/core/error.hpp>
+#include <hybridstate/core/list.hpp>
+#include <hybridstate/core/observer.hpp>
+#include <hybridstate/index/prefix_index.hpp>
+#include <hybridstate/organization/concept.hpp>
+#include <hybridstate/policy/admission.hpp>
+#include <hybridstate/policy/placement.hpp>
+#include <hybridstate/policy/reclaim_order.hpp>
+#include <span>
+#include <string>
+#include <vector>
+
+HYBRIDSTATE_NAMESPACE_BEGIN
+
+/// Joint checkpoints over one organization: discovery, references, invalidation, in one place for
+/// every layout of the bytes.
+///
+/// A sequence goes admit -> (reserve -> commit)* -> release, with preempt/resume in between. One
+/// thread writes; snapshot() may be read from others. Nothing allocates or throws after
+/// construction, and a call that fails leaves everything as it was.
+template <memory_organization Organization, reclaim_order_base ReclaimOrder = PaperOrder,
+          cache_observer Observer = NullObserver>
+class JointCache {
+ public:
+  using organization_type = Organization;
+  using order_type = ReclaimOrder;
+  static constexpr int pools = Organization::pools;
+
+  JointCache(Organization organization, CacheOptions options = {}, ReclaimOrder order = {},
+             Observer observer = {})
+      : options_(options),
+        organization_(std::move(organization)),
+        order_(std::move(order)),
+        observer_(std::move(observer)) {
+    if (auto sentence = problem(organization_, options); !sentence.empty())
+      fail_configuration(std::move(sentence));
+    build();
+  }
+
+  static Result<JointCache> create(Organization organization, CacheOptions options = {},
+                                   ReclaimOrder order = {}, Observer observer = {}) {
+    if (auto sentence = problem(organization, options); !sentence.empty())
+      return Failure{std::move(sentence)};
+    return JointCache(std::move(organization), options, std::move(order), std::move(observer));
+  }
+
+  /// One sentence when the options cannot work, else empty.
+  static std::string problem(const Organization& o, const CacheOptions& options) {
+    if (options.max_sequences == 0 || options.max_sequences > 0x7fffffffU)
+      return "JointCache: max_sequences is " + std::to_string(options.max_sequences) +
+             "; it must be between 1 and 2147483647";
+    if (options.placement.kind == PlacementKind::every_kth && options.placement.every == 0)
+      return "JointCache: placement keeps every 0th boundary; k must be at least 1";
+    if (node_capacity(o, options) > 0x3fffffffULL)
+      return "JointCache: " + std::to_string(node_capacity(o, options)) +
+             " prefix nodes would be needed; at most 1073741823 are possible, so lower "
+             "bare_nodes_per_unit or the number of units";
+    return {};
+  }
+
+  // --- steps -------------------------------------------------------------------------------------
+
+  /// Opens the next step; what the previous one published is no longer pending.
+  Step begin_step() noexcept {
+    ++step_;
+    ++version_;
+    copies_ = 0;
+    metrics_.store(step_, counters_);
+    return step_;
+  }
+  Step current_step() const noexcept { return step_; }
+
+  /// The device has finished step n: what was given back up to then may be taken again.
+  void complete(Step n) noexcept {
+    while (fence_list_.head != IndexLinks::end) {
+      std::int32_t const i = fence_list_.head;
+      if (fenced_at_[static_cast<std::size_t>(i)] > n) break;
+      fence_links_.unlink(fence_list_, i);
+      ++version_;
+      if (i < blocks_capacity_)
+        settle(AttentionHandle{i});
+      else
+        settle(StateHandle{i - blocks_capacity_});
+    }
+  }
+
+  // --- requests ----------------------------------------------------------------------------------
+
+  /// Once per request, when it first becomes head of the line: inserts nodes for its full prompt
+  /// blocks and counts its demand on them. `now` is only stored.
+  Entry enter(const Prompt& prompt, std::uint64_t requester, std::int64_t now = 0) noexcept {
+    Entry entry;
+    event({.kind = EventKind::enter,
+           .request = requester,
+           .salt = prompt.salt,
+           .tokens = prompt.length});
+    NodeIndex at = index_.root(prompt.salt, prompt.extra, now);
+    if (!at) return entry;
+    ++stamp_;
+    Units const blocks = prompt.length / block_tokens();
+    ++index_[at].holds;  // the walk must not lose its own path while it makes room
+    bool known = true;
+    for (Units i = 0; i < blocks; ++i) {
+      BlockView const block = block_of(prompt, i);
+      NodeIndex next = index_.find_child(at, block);
+      if (!next) {
+        if (known) exit_at(at, entry, now);
+        known = false;
+        next = index_.add_child(at, block, now);
+        if (!next) break;
+      } else if (known) {
+        entry.known = (i + 1) * block_tokens();
+      }
+      ++index_[next].holds;
+      let_go(at);
+      at = next;
+      index_.count_requester(at, requester);
+    }
+    if (known && entry.known > 0) exit_at(at, entry, now);
+    let_go(at);
+    // Deepest first, so that a parent is never less recent than its child.
+    for (NodeIndex n = at; n; n = {index_[n].parent}) index_.touch(n, stamp_);
+    return entry;
+  }
+
+  /// The deepest boundary at which the prompt can continue, and why not deeper. Changes nothing.
+  Match lookup(const Prompt& prompt) const noexcept {
+    Match m;
+    m.version = version_;
+    if (prompt.extra.size() > options_.key_bytes) {
+      m.reason = MissReason::key_bytes;
+      return m;
+    }
+    NodeIndex at = index_.find_root(prompt.salt, prompt.extra);
+    if (!at || prompt.length == 0) return m;
+    Tokens const last = prompt.length - 1;  // the last token is always computed
+    Tokens const block = block_tokens();
+    Tokens const grid = checkpoint_tokens();
+    Units const blocks = prompt.length / block;
+    bool contiguous = true;
+    bool settled = true;
+    for (Units i = 0; i < blocks; ++i) {
+      at = index_.find_child(at, block_of(prompt, i));
+      if (!at) break;
+      PrefixNode const& node = index_[at];
+      Tokens const end = (i + 1) * block;
+      if (contiguous && node.oldest_unit >= 0) {
+        m.raw = end;
+        settled = settled && !pending(blocks_[node.oldest_unit].published);
+        if (settled) {
+          m.settled = end;
+          m.raw_node = at;
+        }
+      } else {
+        contiguous = false;
+      }
+      if (node.oldest_state >= 0 && end <= last) {
+        m.recurrent = end;
+        if (contiguous) {
+          m.joint = end;
+          m.joint_node = at;
+          m.pending = !settled || pending(states_[node.oldest_state].published);
+        }
+      }
+    }
+    m.attention = std::min(m.raw, last) / grid * grid;
+    if (m.recurrent > m.joint)
+      m.reason = MissReason::attention;
+    else if (m.attention > m.joint || (m.joint == 0 && m.raw > 0))
+      m.reason = MissReason::checkpoint;
+    else if (m.joint > 0)
+      m.reason = MissReason::none;
+    return m;
+  }
+
+  /// Whether a sequence of this many tokens can be held with nothing else in the pools.
+  Shortage fits_alone(Tokens tokens) const noexcept {
+    PoolUnits const need = organization_.need(
+        {ceil_div(tokens, block_tokens()), std::min<Units>(2, tokens), {}}, SlabUse::none);
+    for (int pool = 0; pool < pools; ++pool)
+      if (need[pool] > organization_.pool(pool).capacity())
+        return {Refusal::never_fits, static_cast<std::int8_t>(pool), need, capacities()};
+    return {Refusal::none, -1, need, capacities()};
+  }
+
+  /// Admits a sequence at the prompt's joint boundary if the gate agrees, with references on every
+  /// member of what it adopts. `match` may be the lookup just made; an outdated one is made again.
+  template <admission_gate Gate = FixedHeadroom>
+  Admission admit(const Prompt& prompt, const AdmitRequest& request, const Gate& gate = {},
+                  const Match* match = nullptr) noexcept {
+    return admit_into({}, prompt, request, gate, match);
+  }
+
+  /// Admits a preempted sequence again; the prompt now includes the tokens generated so far.
+  template <admission_gate Gate = FixedHeadroom>
+  Admission resume(SequenceHandle seq, const Prompt& prompt, const AdmitRequest& request,
+                   const Gate& gate = {}, const Match* match = nullptr) noexcept {
+    expect(seq, Status::preempted, "resume wants a preempted sequence");
+    return admit_into(seq, prompt, request, gate, match);
+  }
+
+  /// Takes the attention blocks and destination states for the next n tokens: one state per kept
+  /// boundary strictly inside, one more unless the working state continues in place. States that
+  /// the previous step left behind are given back first, deepest first.
+  Shortage reserve(SequenceHandle seq, Tokens n) noexcept {
+    expect(seq, Status::active, "reserve wants an active sequence");
+    Sequence& s = at(seq);
+    HYBRIDSTATE_EXPECT(s.reserved == 0 && n > 0, "one reserve is open at a time, for >= 1 token",
+                       s.reserved, n);
+    ++counters_.reserves;
+    Tokens const end = s.position + n;
+    Units const blocks_after = std::max(ceil_div(end, block_tokens()), s.blocks);
+    if (blocks_after > row_blocks_) return fail({Refusal::too_long, -1, {}, {}}, s);
+    Units const inside =
+        options_.placement.inside(s.position, end, checkpoint_tokens(), s.prompt_tokens);
+    bool const in_place = can_continue_in_place(seq, s);
+    Units const states = inside + (in_place ? 0 : 1);
+    Units const blocks = blocks_after - s.blocks + (s.copy_from ? 1 : 0);
+
+    s.old_blocks = s.blocks;
+    s.new_states = states;
+    if (blocks != 0 || states != 0 || s.states > 1 || s.copied_from) {
+      acting_ = s.requester;
+      PoolUnits const extra = retire(seq, s);
+      PoolUnits const need = organization_.need({blocks, states, {}});
+      if (!fits(need, extra) && !make_room_alone({blocks, states, {}}, extra)) {
+        unretire(seq, s);
+        s.new_states = 0;
+        return fail(shortage(need), s);
+      }
+      finish_retire(seq, s);
+      View view{*this};
+      for (int pool = 0; pool < pools; ++pool) order_.make_keyless(view, pool, need[pool]);
+      while (s.blocks < blocks_after) row_blocks(seq)[s.blocks++] = take_block(s);
+      if (s.copy_from) copy_partial_block(seq, s);
+      s.first_target = in_place ? s.states - 1 : s.states;
+      Tokens boundary = s.position;
+      auto const next_boundary = [&](bool last) {
+        return last ? end : options_.placement.next(boundary, checkpoint_tokens(), s.prompt_tokens);
+      };
+      if (in_place) row_states(seq)[s.states - 1].boundary = boundary = next_boundary(states == 0);
+      for (Units i = 0; i < states; ++i) {
+        boundary = next_boundary(i + 1 == states);
+        row_states(seq)[s.states++] = {take_state(s), boundary};
+      }
+    } else {
+      s.first_target = s.states - 1;
+      row_states(seq)[s.states - 1].boundary = end;
+    }
+    s.reserved = n;
+    return {};
+  }
+
+  /// The reserved tokens are computed (or ordered on the device, with their ids known): publishes
+  /// full blocks and the states at kept boundaries, pending until the next begin_step().
+  void commit(SequenceHandle seq, const Committed& done, std::int64_t now = 0) noexcept {
+    expect(seq, Status::active, "commit wants an active sequence");
+    Sequence& s = at(seq);
+    HYBRIDSTATE_EXPECT(done.count == s.reserved, "commit gives exactly the reserved tokens",
+                       done.count, s.reserved);
+    Tokens const begin = s.position;
+    Tokens const end = begin + done.count;
+    s.reserved = 0;
+    s.position = end;
+    fill_blocks(seq, std::max(begin, s.kv_valid_until), end);
+    if (end / block_tokens() == begin / block_tokens()) {
+      if (index_.identity() == BlockIdentity::tokens)
+        std::memcpy(partial_tokens(seq) + begin % block_tokens(), done.tokens.data(),
+                    std::size_t{done.count} * sizeof(TokenId));
+    } else {
+      publish_blocks(seq, s, begin, end, done, now);
+    }
+    // States: every held one but the last is at its boundary; the last is at `end`.
+    HeldState* const held = row_states(seq);
+    for (std::uint32_t i = s.first_target; i < s.states; ++i)
+      if (options_.placement.keeps(held[i].boundary, checkpoint_tokens(), s.prompt_tokens) &&
+          held[i].boundary % checkpoint_tokens() == 0)
+        publish_state(seq, s, held[i]);
+  }
+
+  /// Undoes the last reserve, only while the device has not run it. Cached objects that the reserve
+  /// reclaimed stay lost; states that it gave back stay given back.
+  void abort(SequenceHandle seq) noexcept {
+    Sequence& s = at(seq);
+    if (s.reserved == 0) return;
+    s.reserved = 0;
+    HeldState* const held = row_states(seq);
+    for (; s.new_states > 0; --s.new_states) dereference(held[--s.states].state);
+    if (s.states > 0) held[s.states - 1].boundary = s.position;
+    AttentionHandle* const row = row_blocks(seq);
+    while (s.blocks > s.old_blocks) dereference(row[--s.blocks]);
+    if (s.copied_to) undo_copy(seq, s);
+  }
+
+  /// Gives everything back; committed boundaries stay cached. The handle stays for resume().
+  void preempt(SequenceHandle seq) noexcept {
+    expect(seq, Status::active, "preempt wants an active sequence");
+    Sequence& s = at(seq);
+    ++counters_.preemptions;
+    event({.kind = EventKind::preempt, .request = s.requester, .tokens = s.position});
+    let_go_of_everything(seq, s);
+    s.status = Status::preempted;
+  }
+
+  /// The sequence is over: gives everything back and frees the handle.
+  void release(SequenceHandle seq) noexcept {
+    Sequence& s = at(seq);
+    HYBRIDSTATE_EXPECT(s.status != Status::free, "release wants a live sequence", seq.value, 0);
+    ++counters_.releases;
+    event({.kind = EventKind::finish, .request = s.requester, .tokens = s.position});
+    if (s.status == Status::active) let_go_of_everything(seq, s);
+    s.status = Status::free;
+    free_sequences_[free_sequence_count_++] = seq;
+  }
+
+  /// A second sequence at the parent's position: it references all full blocks and the parent's
+  /// state as source. Its first reserve takes destinations and lists one copy of the partial block.
+  Admission fork(SequenceHandle parent, std::uint64_t requester) noexcept {
+    expect(parent, Status::active, "fork wants an active parent");
+    Sequence const& p = at(parent);
+    HYBRIDSTATE_EXPECT(p.reserved == 0, "a parent forks between its steps", parent.value,
+                       p.reserved);
+    Admission result;
+    if (free_sequence_count_ == 0) {
+      result.refusal = Refusal::sequences;
+      return result;
+    }
+    SequenceHandle const child = free_sequences_[--free_sequence_count_];
+    Sequence& s = at(child);
+    s = p;
+    s.requester = requester;
+    s.states = 0;
+    s.copy_from = s.copied_from = s.copied_to = {};
+    s.new_states = 0;
+    hold(s.tip);
+    ++active_;
+    std::copy_n(row_blocks(parent), p.blocks, row_blocks(child));
+    for (Units i = 0; i < p.blocks; ++i) reference(row_blocks(child)[i]);
+    if (p.position % block_tokens() != 0 && p.position > p.kv_valid_until)
+      s.copy_from = row_blocks(child)[p.position / block_tokens()];
+    if (p.states > 0) {
+      HeldState const source = row_states(parent)[p.states - 1];
+      reference(source.state);
+      row_states(child)[s.states++] = source;
+    }
+    if (index_.identity() == BlockIdentity::tokens)
+      std::copy_n(partial_tokens(parent), p.position % block_tokens(), partial_tokens(child));
+    ++counters_.admissions;
+    result.sequence = child;
+    result.match.joint = p.position;
+    event({.kind = EventKind::admit, .request = requester, .tokens = p.position});
+    return result;
+  }
+
+  // --- whole steps -------------------------------------------------------------------------------
+
+  struct ReserveRequest {
+    SequenceHandle sequence;
+    Tokens tokens = 0;
+  };
+  struct CommitRequest {
+    SequenceHandle sequence;
+    Committed done;
+  };
+
+  /// Reserves in order and stops at the first that fails; says how many succeeded.
+  std::size_t reserve(std::span<const ReserveRequest> step) noexcept {
+    for (std::size_t i = 0; i < step.size(); ++i)
+      if (!reserve(step[i].sequence, step[i].tokens)) return i;
+    return step.size();
+  }
+  void commit(std::span<const CommitRequest> step, std::int64_t now = 0) noexcept {
+    for (CommitRequest const& c : step) commit(c.sequence, c.done, now);
+  }
+  /// Undoes reserves, last first.
+  void abort(std::span<const SequenceHandle> step) noexcept {
+    for (std::size_t i = step.size(); i-- > 0;) abort(step[i]);
+  }
+
+  // --- invalidation ------------------------------------------------------------------------------
+
+  /// Removes one block or checkpoint from discovery; running sequences keep their references.
+  void invalidate(AttentionHandle a) noexcept { invalidate(a, LossCause::invalidated); }
+  void invalidate(StateHandle s) noexcept { invalidate(s, LossCause::invalidated); }
+
+  /// Removes everything cached under this prompt at or past `from` tokens.
+  void invalidate(const Prompt& prompt, Tokens from = 0) noexcept {
+    NodeIndex at = index_.find_root(prompt.salt, prompt.extra);
+    for (Units i = 0; at && i < prompt.length / block_tokens(); ++i) {
+      at = index_.find_child(at, block_of(prompt, i));
+      if (at && (i + 1) * block_tokens() > from) strip(at, LossCause::invalidated);
+    }
+  }
+
+  /// A step failed on the device: nothing that it or a later one published may be found again.
+  void invalidate_since(Step failed) noexcept {
+    for (std::int32_t i = 0; i < states_capacity_; ++i)
+      if (states_[i].node && states_[i].published >= failed)
+        invalidate(StateHandle{i}, LossCause::failed_step);
+    for (std::int32_t i = 0; i < blocks_capacity_; ++i)
+      if (blocks_[i].node && blocks_[i].published >= failed)
+        invalidate(AttentionHandle{i}, LossCause::failed_step);
+  }
+
+  /// Forgets everything that is discoverable; running sequences go on.
+  void clear() noexcept {
+    for (std::int32_t i = 0; i < states_capacity_; ++i)
+      if (states_[i].node) invalidate(StateHandle{i}, LossCause::cleared);
+    for (std::int32_t i = 0; i < blocks_capacity_; ++i)
+      if (blocks_[i].node) invalidate(AttentionHandle{i}, LossCause::cleared);
+  }
+
+  // --- facts -------------------------------------------------------------------------------------
+
+  Tokens block_tokens() const noexcept { return organization_.block_tokens(); }
+  Tokens checkpoint_tokens() const noexcept { return organization_.checkpoint_tokens(); }
+  const Organization& organization() const noexcept { return organization_; }
+  const PrefixIndex& index() const noexcept { return index_; }
+  const CacheOptions& options() const noexcept { return options_; }
+  Observer& observer() noexcept { return observer_; }
+  const Observer& observer() const noexcept { return observer_; }
+
+  std::uint32_t running() const noexcept { return active_; }
+  /// Changes with every publication, loss, and unit that becomes available.
+  std::uint64_t version() const noexcept { return version_; }
+
+  Tokens position(SequenceHandle seq) const noexcept { return at(seq).position; }
+  Tokens reserved(SequenceHandle seq) const noexcept { return at(seq).reserved; }
+  std::uint64_t requester(SequenceHandle seq) const noexcept { return at(seq).requester; }
+  /// Attention below this position is adopted: block tables hold it, nothing may be written there.
+  Tokens kv_valid_until(SequenceHandle seq) const noexcept { return at(seq).kv_valid_until; }
+  std::span<const AttentionHandle> blocks(SequenceHandle seq) const noexcept {
+    return {blocks_of_sequences_.data() + seq.at() * row_blocks_, at(seq).blocks};
+  }
+  /// States held, shallowest first; the last is the working state (the destination of the open
+  /// step), the one before first_target(), if any, its source.
+  std::span<const HeldState> states(SequenceHandle seq) const noexcept {
+    return {states_of_sequences_.data() + seq.at() * row_states_, at(seq).states};
+  }
+  /// Index into states() of the state that the open step writes first. Equal to the source's index
+  /// when the working state continues in place.
+  std::uint32_t first_target(SequenceHandle seq) const noexcept { return at(seq).first_target; }
+  /// The state that the open step reads: absent at position 0.
+  StateHandle source(SequenceHandle seq) const noexcept {
+    Sequence const& s = at(seq);
+    std::uint32_t const held = s.states - s.new_states;
+    return s.position > 0 && held > 0 ? states(seq)[held - 1].state : StateHandle{};
+  }
+  std::span<const BlockCopy> copies() const noexcept { return {copy_list_.data(), copies_}; }
+
+  std::uint32_t references(AttentionHandle a) const noexcept { return blocks_[a.value].references; }
+  std::uint32_t references(StateHandle s) const noexcept { return states_[s.value].references; }
+  bool published(AttentionHandle a) const noexcept {
+    return static_cast<bool>(blocks_[a.value].node);
+  }
+  bool published(StateHandle s) const noexcept { return static_cast<bool>(states_[s.value].node); }
+  /// The step that published the object: a transfer waits for its fence.
+  Step published_step(AttentionHandle a) const noexcept { return blocks_[a.value].published; }
+  Step published_step(StateHandle s) const noexcept { return states_[s.value].published; }
+  NodeIndex node(AttentionHandle a) const noexcept { return blocks_[a.value].node; }
+  NodeIndex node(StateHandle s) const noexcept { return states_[s.value].node; }
+  /// The objects that an adoption of `match` would take; absent when J is 0.
+  StateHandle checkpoint(const Match& match) const noexcept {
+    return match.joint > 0 ? StateHandle{index_[match.joint_node].oldest_state} : StateHandle{};
+  }
+
+  const CacheCounters& counters() const noexcept { return counters_; }
+  /// The counters as of the last begin_step(), from any thread.
+  MetricsSnapshot snapshot() const noexcept { return metrics_.load(); }
+
+  PoolUnits available() const noexcept {
+    PoolUnits units;
+    for (int pool = 0; pool < pools; ++pool) units[pool] = organization_.pool(pool).available();
+    return units;
+  }
+
+  Usage usage() const noexcept {
+    Usage u;
+    for (int pool = 0; pool < pools; ++pool) {
+      PoolUsage& p = u.pool[pool];
+      UnitUse const use = organization_.unit_use(pool);
+      p.capacity = organization_.pool(pool).capacity();
+      p.keyless = organization_.pool(pool).keyless();
+      p.cached = organization_.pool(pool).available() - p.keyless;
+      p.attention_referenced = blocks_use_.referenced * use.attention;
+      p.attention_cached = blocks_use_.cached * use.attention;
+      p.ssm_referenced = states_use_.referenced * use.ssm;
+      p.ssm_cached = states_use_.cached * use.ssm;
+      p.conv_referenced = states_use_.referenced * use.conv;
+      p.conv_cached = states_use_.cached * use.conv;
+      p.fenced = blocks_use_.fenced * use.attention + states_use_.fenced * (use.ssm + use.conv);
+      if (pool == Organization::state_pool) {
+        p.conv_referenced += carriers_referenced_;
+        p.conv_cached += organization_.carriers() - carriers_referenced_ - carriers_fenced_;
+        p.fenced += carriers_fenced_;
+      }
+      p.referenced = p.attention_referenced + p.ssm_referenced + p.conv_referenced;
+      u.allocated += Bytes{p.capacity - p.keyless} * organization_.unit_bytes(pool);
+    }
+    u.attention_payload = payload_tokens_ * organization_.attention_payload_bytes_per_token();
+    u.state_payload = Bytes{states_use_.referenced + states_use_.cached + states_use_.fenced} *
+                      organization_.state_payload_bytes();
+    return u;
+  }
+
+  /// Byte ranges of an object in its pools, for a layer that copies state out and in.
+  template <class F>
+  void for_each_extent(AttentionHandle a, F&& f) const noexcept {
+    organization_.for_each_own_unit(a, [&](int pool, UnitIndex u) { f(whole_unit(pool, u)); });
+  }
+  template <class F>
+  void for_each_extent(StateHandle s, F&& f) const noexcept {
+    organization_.for_each_own_unit(s, [&](int pool, UnitIndex u) { f(whole_unit(pool, u)); });
+    int group = 0;
+    organization_.for_each_carrier(s, [&](CarrierHandle c) {
+      RowAddress const row = organization_.conv_address();
+      auto const line = static_cast<Bytes>(organization_.conv_line(s, group++));
+      f(Extent{Organization::state_pool, 1, organization_.carrier_unit(c).value,
+               row.base + line * row.stride, row.stride});
+    });
+  }
+
+  /// Recounts everything the slow way; empty when all invariants hold, else the first that does
+  /// not.
+  std::string check_invariants() const;
+
+ private:
+  enum class Status : std::uint8_t { free, active, preempted };
+
+  struct Object {
+    NodeIndex node;  ///< absent: not discoverable
+    std::uint32_t references = 0;
+    bool live = false;    ///< taken and not given back
+    bool fenced = false;  ///< unreferenced, its step not complete
+    Tokens filled = 0;    ///< committed tokens of an attention block
+    Step published = 0;
+  };
+
+  struct Sequence {
+    Status status = Status::free;
+    std::uint64_t requester = 0;
+    Tokens position = 0;       ///< committed tokens
+    Tokens reserved = 0;       ///< tokens of the open reserve
+    Tokens prompt_tokens = 0;  ///< N at admission
+    Tokens kv_valid_until = 0;
+    Units blocks = 0;
+    Units old_blocks = 0;  ///< blocks before the open reserve
+    std::uint32_t states = 0;
+    std::uint32_t first_target = 0;
+    std::uint32_t new_states = 0;
+    NodeIndex tip;                ///< node of the last full block; held
+    AttentionHandle copy_from;    ///< a fork's partial block before its first reserve
+    AttentionHandle copied_from;  ///< the same after it, until the next
+    AttentionHandle copied_to;
+  };
+
+  struct ObjectUse {
+    Units referenced = 0, cached = 0, fenced = 0;
+  };
+
+  struct CarrierUse {
+    std::uint32_t referenced = 0;  ///< slots of referenced states
+    std::uint32_t fenced = 0;
+  };
+
+  /// What a reclaim order may see and do.
+  struct View {
+    static constexpr int pools = JointCache::pools;
+    JointCache& cache;
+
+    NodeIndex node_of(ObjectRef o) const noexcept { return cache.object(o).node; }
+    const PrefixNode& node(NodeIndex n) const noexcept { return cache.index_[n]; }
+    ObjectRef next_on_node(ObjectRef o) const noexcept {
+      auto const& links = o.kind == ObjectKind::attention ? cache.block_links_ : cache.state_links_;
+      return {o.kind, links.next(o.handle)};
+    }
+    bool reclaimable(ObjectRef o) const noexcept {
+      Object const& object = cache.object(o);
+      return object.node && object.references == 0 && !object.fenced;
+    }
+    const UnitPool& pool(int p) const noexcept { return cache.organization_.pool(p); }
+    void reclaim(ObjectRef o) noexcept {
+      if (o.kind == ObjectKind::attention)
+        cache.reclaim(AttentionHandle{o.handle}, LossCause::reclaimed);
+      else
+        cache.reclaim(StateHandle{o.handle}, LossCause::reclaimed);
+    }
+    void reclaim_owner(int p, UnitIndex u) noexcept {
+      cache.lose_owner(p, u, LossCause::reclaimed);
+    }
+  };
+  static_assert(reclaim_order<ReclaimOrder, View>,
+                "the reclaim order lacks a hook: see reclaim_order_base and reclaim_order in "
+                "policy/reclaim_order.hpp for the six it must offer");
+
+  static std::uint64_t node_capacity(const Organization& o, const CacheOptions& options) noexcept {
+    std::uint64_t units = 0;
+    for (int pool = 0; pool < pools; ++pool) units += o.pool(pool).capacity();
+    return std::uint64_t{o.max_attention_blocks()} + o.max_states() +
+           std::uint64_t{options.bare_nodes_per_unit} * units + 1;
+  }
+
+  void build() {
+    blocks_capacity_ = static_cast<std::int32_t>(organization_.max_attention_blocks());
+    states_capacity_ = static_cast<std::int32_t>(organization_.max_states());
+    auto const blocks = static_cast<std::uint32_t>(blocks_capacity_);
+    auto const states = static_cast<std::uint32_t>(states_capacity_);
+    blocks_ = FixedArray<Object>(blocks);
+    states_ = FixedArray<Object>(states);
+    block_links_ = IndexLinks(blocks);
+    state_links_ = IndexLinks(states);
+    fence_links_ = IndexLinks(blocks + states);
+    fenced_at_ = FixedArray<Step>(std::size_t{blocks} + states);
+    carriers_ = FixedArray<CarrierUse>(states);
+    index_ = PrefixIndex(static_cast<std::uint32_t>(node_capacity(organization_, options_)),
+                         block_tokens(), options_.identity, options_.key_bytes);
+    Units width = organization_.max_attention_blocks();
+    if (options_.max_sequence_tokens != 0)
+      width = std::min(width, ceil_div(options_.max_sequence_tokens, block_tokens()));
+    row_blocks_ = width;
+    std::uint64_t const longest = std::uint64_t{width} * block_tokens();
+    row_states_ = static_cast<std::uint32_t>(
+        std::min<std::uint64_t>(longest / checkpoint_tokens() + 3, std::uint64_t{states} + 1));
+    sequences_ = FixedArray<Sequence>(options_.max_sequences);
+    blocks_of_sequences_ =
+        FixedArray<AttentionHandle>(std::size_t{options_.max_sequences} * row_blocks_);
+    states_of_sequences_ = FixedArray<HeldState>(std::size_t{options_.max_sequences} * row_states_);
+    if (options_.identity == BlockIdentity::tokens)
+      partial_tokens_ = FixedArray<TokenId>(std::size_t{options_.max_sequences} * block_tokens());
+    free_sequences_ = FixedArray<SequenceHandle>(options_.max_sequences);
+    for (std::uint32_t i = options_.max_sequences; i-- > 0;)
+      free_sequences_[free_sequence_count_++] = SequenceHandle{static_cast<std::int32_t>(i)};
+    copy_list_ = FixedArray<BlockCopy>(options_.max_sequences);
+    order_.resize(blocks, states);
+  }
+
+  Sequence& at(SequenceHandle s) noexcept { return sequences_[s.at()]; }
+  const Sequence& at(SequenceHandle s) const noexcept { return sequences_[s.at()]; }
+  AttentionHandle* row_blocks(SequenceHandle s) noexcept {
+    return blocks_of_sequences_.data() + s.at() * row_blocks_;
+  }
+  HeldState* row_states(SequenceHandle s) noexcept {
+    return states_of_sequences_.data() + s.at() * row_states_;
+  }
+  TokenId* partial_tokens(SequenceHandle s) noexcept {
+    return partial_tokens_.data() + s.at() * block_tokens();
+  }
+  void expect([[maybe_unused]] SequenceHandle s, [[maybe_unused]] Status status,
+              [[maybe_unused]] const char* sentence) const noexcept {
+    HYBRIDSTATE_EXPECT(s && s.at() < options_.max_sequences && at(s).status == status, sentence,
+                       s.value, 0);
+  }
+  Object& object(ObjectRef o) noexcept {
+    return o.kind == ObjectKind::attention ? blocks_[o.handle] : states_[o.handle];
+  }
+  const Object& object(ObjectRef o) const noexcept {
+    return o.kind == ObjectKind::attention ? blocks_[o.handle] : states_[o.handle];
+  }
+  bool pending(Step published) const noexcept { return published == step_; }
+  PoolUnits capacities() const noexcept {
+    PoolUnits units;
+    for (int pool = 0; pool < pools; ++pool) units[pool] = organization_.pool(pool).capacity();
+    return units;
+  }
+  bool fits(PoolUnits need) const noexcept {
+    for (int pool = 0; pool < pools; ++pool)
+      if (need[pool] > organization_.pool(pool).available()) return false;
+    return true;
+  }
+  Shortage shortage(PoolUnits need) const noexcept {
+    PoolUnits const have = available();
+    int pool = 0;
+    while (pool + 1 < pools && need[pool] <= have[pool]) ++pool;
+    bool const fence = fence_list_.size > 0 && fits_with_fenced(need);
+    return {fence ? Refusal::wait_fence : Refusal::wait_units, static_cast<std::int8_t>(pool), need,
+            have};
+  }
+  bool fits_with_fenced(PoolUnits need) const noexcept {
+    Usage const u = usage();
+    for (int pool = 0; pool < pools; ++pool)
+      if (need[pool] > organization_.pool(pool).available() + u.pool[pool].fenced) return false;
+    return true;
+  }
+  Extent whole_unit(int pool, UnitIndex u) const noexcept {
+    Bytes const size = organization_.unit_bytes(pool);
+    return {static_cast<std::int8_t>(pool), 0, u.value, u.at() * size, size};
+  }
+  BlockView block_of(const Prompt& p, Units i) const noexcept {
+    TokenId const* tokens = nullptr;
+    if (index_.identity() == BlockIdentity::tokens) {
+      tokens = p.tokens.data() + std::size_t{i} * block_tokens();
+      if (p.keys.empty()) return {block_key({tokens, block_tokens()}), tokens};
+    }
+    return {p.keys[i], tokens};
+  }
+  static MissReason miss_at_zero(const Match& m) noexcept {
+    if (m.joint > 0) return MissReason::none;
+    if (m.recurrent > 0) return MissReason::attention;
+    return m.raw > 0 ? MissReason::checkpoint : MissReason::cold;
+  }
+
+  void event([[maybe_unused]] Event e) noexcept {
+    if constexpr (Observer::enabled) {
+      e.step = step_;
+      observer_.on_event(e);
+    }
+  }
+  void event_on([[maybe_unused]] NodeIndex n, [[maybe_unused]] Event e) noexcept {
+    if constexpr (Observer::enabled) {
+      PrefixNode const& node = index_[n];
+      e.key = node.key;
+      e.parent_key = node.parent >= 0 ? index_[NodeIndex{node.parent}].key : 0;
+      e.salt = node.salt;
+      e.boundary = node.depth * block_tokens();
+      e.tokens = block_tokens();
+      event(e);
+    }
+  }
+  Shortage fail(Shortage why, const Sequence& s) noexcept {
+    ++counters_.failed_reserves;
+    if (why.pool >= 0) ++counters_.pool_shortages[why.pool];
+    event({.kind = EventKind::refuse,
+           .refusal = static_cast<std::uint8_t>(why.refusal),
+           .pool = why.pool,
+           .request = s.requester,
+           .tokens = s.position});
+    return why;
+  }
+
+  void tell_released(ObjectRef o) noexcept {
+    View view{*this};
+    order_.released(view, o);
+  }
+  void tell_referenced(ObjectRef o) noexcept {
+    View view{*this};
+    order_.referenced(view, o);
+  }
+  void tell_node_changed(NodeIndex n) noexcept {
+    View view{*this};
+    order_.node_changed(view, n);
+  }
+
+  // --- demand and nodes --------------------------------------------------------------------------
+
+  void exit_at(NodeIndex n, Entry& entry, std::int64_t now) noexcept {
+    if (entry.known == 0) return;
+    PrefixNode& node = index_[n];
+    ++node.exits;
+    node.last_exit_ns = now;
+    entry.split = node.kids > 0;
+  }
+  void hold(NodeIndex n) noexcept {
+    if (n) ++index_[n].holds;
+  }
+  void let_go(NodeIndex n) noexcept {
+    if (!n) return;
+    if (--index_[n].holds == 0) index_.loosened(n);
+  }
+
+  // --- references --------------------------------------------------------------------------------
+
+  void reference(AttentionHandle a) noexcept {
+    Object& o = blocks_[a.value];
+    if (o.references++ > 0) return;
+    ++blocks_use_.referenced;
+    if (o.fenced) {
+      unfence(o, a.value, blocks_use_);
+    } else if (o.node) {
+      tell_referenced({ObjectKind::attention, a.value});
+      organization_.for_each_own_unit(
+          a, [&](int pool, UnitIndex u) { organization_.pool(pool).unlist(u); });
+      --blocks_use_.cached;
+    }
+  }
+  void reference(StateHandle s) noexcept {
+    Object& o = states_[s.value];
+    if (o.references++ > 0) return;
+    ++states_use_.referenced;
+    if (o.fenced) {
+      unfence(o, blocks_capacity_ + s.value, states_use_);
+      organization_.for_each_carrier(s, [&](CarrierHandle c) { carrier_step(c, +1, -1); });
+    } else {
+      if (o.node) {
+        tell_referenced({ObjectKind::checkpoint, s.value});
+        organization_.for_each_own_unit(
+            s, [&](int pool, UnitIndex u) { organization_.pool(pool).unlist(u); });
+        --states_use_.cached;
+      }
+      organization_.for_each_carrier(s, [&](CarrierHandle c) { carrier_step(c, +1, 0); });
+    }
+  }
+  void unfence(Object& o, std::int32_t fence_index, ObjectUse& use) noexcept {
+    fence_links_.unlink(fence_list_, fence_index);
+    o.fenced = false;
+    --use.fenced;
+  }
+
+  void dereference(AttentionHandle a) noexcept {
+    Object& o = blocks_[a.value];
+    if (--o.references > 0) return;
+    --blocks_use_.referenced;
+    drop(o, a, a.value, blocks_use_);
+  }
+  void dereference(StateHandle s) noexcept {
+    Object& o = states_[s.value];
+    if (--o.references > 0) return;
+    --states_use_.referenced;
+    if (options_.fences)
+      organization_.for_each_carrier(s, [&](CarrierHandle c) { carrier_step(c, -1, +1); });
+    drop(o, s, blocks_capacity_ + s.value, states_use_);
+  }
+  template <class Handle>
+  void drop(Object& o, Handle h, std::int32_t fence_index, ObjectUse& use) noexcept {
+    ++version_;
+    if (!options_.fences) {
+      settle(h);
+      return;
+    }
+    o.fenced = true;
+    ++use.fenced;
+    fenced_at_[static_cast<std::size_t>(fence_index)] = step_;
+    fence_links_.push_back(fence_list_, fence_index);
+  }
+
+  /// An unreferenced object past its fence: cached if discoverable, else its units are keyless.
+  void settle(AttentionHandle a) noexcept {
+    Object& o = blocks_[a.value];
+    clear_fence(o, blocks_use_);
+    if (!o.node) {
+      free_block(a);
+      return;
+    }
+    ++blocks_use_.cached;
+    organization_.for_each_own_unit(a, [&](int pool, UnitIndex u) { enlist(pool, u); });
+    tell_released({ObjectKind::attention, a.value});
+  }
+  void settle(StateHandle s) noexcept {
+    Object& o = states_[s.value];
+    bool const was_fenced = clear_fence(o, states_use_);
+    auto let_carriers_go = [&] {
+      organization_.for_each_carrier(s, [&](CarrierHandle c) {
+        CarrierUse& use = carriers_[c.at()];
+        CarrierUse const before = use;
+        was_fenced ? --use.fenced : --use.referenced;
+        count_carrier(before, use);
+      });
+    };
+    if (!o.node) {
+      let_carriers_go();
+      o = {};
+      organization_.give_back(s, [&](CarrierHandle c, bool empty) {
+        if (!empty) idle_carrier(c, false);
+      });
+      return;
+    }
+    ++states_use_.cached;
+    organization_.for_each_own_unit(s, [&](int pool, UnitIndex u) { enlist(pool, u); });
+    let_carriers_go();
+    organization_.for_each_carrier(s, [&](CarrierHandle c) { idle_carrier(c, true); });
+    tell_released({ObjectKind::checkpoint, s.value});
+  }
+  void free_block(AttentionHandle a) noexcept {
+    Object& o = blocks_[a.value];
+    payload_tokens_ -= o.filled;
+    o = {};
+    organization_.give_back(a);
+  }
+  static bool clear_fence(Object& o, ObjectUse& use) noexcept {
+    if (!o.fenced) return false;
+    o.fenced = false;
+    --use.fenced;
+    return true;
+  }
+  void enlist(int pool, UnitIndex u) noexcept {
+    if (order_.published_end() == ListEnd::back)
+      organization_.pool(pool).push_back(u);
+    else
+      organization_.pool(pool).push_front(u);
+  }
+
+  // --- carriers ----------------------------------------------------------------------------------
+
+  /// A slot of the carrier changed: counts, activity, and its unit's place in the list.
+  void carrier_step(CarrierHandle c, int referenced, int fenced) noexcept {
+    CarrierUse& use = carriers_[c.at()];
+    CarrierUse const before = use;
+    use.referenced = static_cast<std::uint32_t>(static_cast<int>(use.referenced) + referenced);
+    use.fenced = static_cast<std::uint32_t>(static_cast<int>(use.fenced) + fenced);
+    if (before.referenced + before.fenced == 0) {
+      UnitPool& pool = organization_.pool(Organization::state_pool);
+      UnitIndex const u = organization_.carrier_unit(c);
+      if (pool.listed(u)) pool.unlist(u);
+      organization_.set_active(c, true);
+    }
+    count_carrier(before, use);
+  }
+  void count_carrier(CarrierUse before, CarrierUse after) noexcept {
+    carriers_referenced_ += (after.referenced > 0 ? 1U : 0U) - (before.referenced > 0 ? 1U : 0U);
+    carriers_fenced_ += (after.referenced == 0 && after.fenced > 0 ? 1U : 0U) -
+                        (before.referenced == 0 && before.fenced > 0 ? 1U : 0U);
+  }
+  /// Puts a carrier without active slots into the list; once, whatever the number of its slots.
+  void idle_carrier(CarrierHandle c, bool published) noexcept {
+    CarrierUse const& use = carriers_[c.at()];
+    UnitPool& pool = organization_.pool(Organization::state_pool);
+    UnitIndex const u = organization_.carrier_unit(c);
+    if (use.referenced + use.fenced > 0 || pool.listed(u)) return;
+    organization_.set_active(c, false);
+    if (order_.idle_carrier_end(published) == ListEnd::front)
+      pool.push_front(u);
+    else
+      pool.push_back(u);
+  }
+
+  // --- publication and loss ----------------------------------------------------------------------
+
+  void publish_blocks(SequenceHandle seq, Sequence& s, Tokens begin, Tokens end,
+                      const Committed& done, std::int64_t now) noexcept {
+    Tokens const size = block_tokens();
+    Units const first = begin / size;
+    bool const with_tokens = index_.identity() == BlockIdentity::tokens;
+    Tokens const had = begin % size;
+    TokenId const* tokens = done.tokens.data();
+    AttentionHandle const* row = row_blocks(seq);
+    for (Units i = first; i < end / size; ++i) {
+      BlockView block;
+      if (with_tokens) {
+        if (i == first && had > 0) {
+          std::memcpy(partial_tokens(seq) + had, tokens, std::size_t{size - had} * sizeof(TokenId));
+          block.tokens = partial_tokens(seq);
+          tokens += size - had;
+        } else {
+          block.tokens = tokens;
+          tokens += size;
+        }
+        block.key = done.keys.empty() ? block_key({block.tokens, size}) : done.keys[i - first];
+      } else {
+        block.key = done.keys[i - first];
+      }
+      if (!s.tip) continue;  // the table could not hold the path: later blocks stay private
+      NodeIndex next = index_.find_child(s.tip, block);
+      if (!next) next = index_.add_child(s.tip, block, now);
+      hold(next);
+      let_go(s.tip);
+      s.tip = next;
+      if (next && !blocks_[row[i].value].node && (i + 1) * size > s.kv_valid_until)
+        attach(row[i], next, s.requester);
+    }
+    if (with_tokens && end % size != 0)
+      std::memcpy(partial_tokens(seq), tokens, std::size_t{end % size} * sizeof(TokenId));
+  }
+
+  void publish_state(SequenceHandle, Sequence& s, const HeldState& held) noexcept {
+    if (states_[held.state.value].node || !s.tip) return;
+    // The tip is the last full block; a boundary inside the chunk hangs on one of its ancestors.
+    NodeIndex n = s.tip;
+    Units const depth = held.boundary / block_tokens();
+    while (n && index_[n].depth > depth) n = {index_[n].parent};
+    if (n && index_[n].depth == depth) attach(held.state, n, s.requester);
+  }
+
+  void attach(AttentionHandle a, NodeIndex n, std::uint64_t request) noexcept {
+    Object& o = blocks_[a.value];
+    PrefixNode& node = index_[n];
+    o.node = n;
+    o.published = step_;
+    IndexLinks::List list{node.oldest_unit, node.newest_unit, node.units};
+    block_links_.push_back(list, a.value);
+    node.oldest_unit = list.head;
+    node.newest_unit = list.tail;
+    node.units = list.size;
+    ++version_;
+    ++counters_.published_blocks;
+    if (node.units == 2) tell_node_changed(n);
+    event_on(n, {.kind = EventKind::publish,
+                 .object = ObjectKind::attention,
+                 .request = request,
+                 .handle = a.value});
+  }
+  void attach(StateHandle s, NodeIndex n, std::uint64_t request) noexcept {
+    Object& o = states_[s.value];
+    PrefixNode& node = index_[n];
+    o.node = n;
+    o.published = step_;
+    IndexLinks::List list{node.oldest_state, node.newest_state, 0};
+    state_links_.push_back(list, s.value);
+    node.oldest_state = list.head;
+    node.newest_state = list.tail;
+    ++version_;
+    ++counters_.published_checkpoints;
+    count_below(n, +1);
+    event_on(n, {.kind = EventKind::publish,
+                 .object = ObjectKind::checkpoint,
+                 .request = request,
+                 .handle = s.value});
+  }
+  void count_below([[maybe_unused]] NodeIndex n, [[maybe_unused]] int change) noexcept {
+    if constexpr (ReclaimOrder::counts_states_below) {
+      for (; n; n = {index_[n].parent}) {
+        std::uint32_t const before = index_[n].states_below;
+        index_[n].states_below = static_cast<std::uint32_t>(static_cast<int>(before) + change);
+        if (before + index_[n].states_below == 1) tell_node_changed(n);
+      }
+    }
+  }
+
+  /// Out of the index; the object itself stays as it is.
+  void detach(AttentionHandle a, LossCause cause) noexcept {
+    Object& o = blocks_[a.value];
+    NodeIndex const n = o.node;
+    event_on(n, {.kind = EventKind::loss,
+                 .object = ObjectKind::attention,
+                 .cause = cause,
+                 .request = acting_,
+                 .handle = a.value});
+    PrefixNode& node = index_[n];
+    IndexLinks::List list{node.oldest_unit, node.newest_unit, node.units};
+    block_links_.unlink(list, a.value);
+    node.oldest_unit = list.head;
+    node.newest_unit = list.tail;
+    node.units = list.size;
+    o.node = {};
+    ++version_;
+    ++counters_.lost_blocks;
+    if (node.units == 1) tell_node_changed(n);
+    index_.loosened(n);
+  }
+  void detach(StateHandle s, LossCause cause) noexcept {
+    Object& o = states_[s.value];
+    NodeIndex const n = o.node;
+    event_on(n, {.kind = EventKind::loss,
+                 .object = ObjectKind::checkpoint,
+                 .cause = cause,
+                 .request = acting_,
+                 .handle = s.value});
+    PrefixNode& node = index_[n];
+    IndexLinks::List list{node.oldest_state, node.newest_state, 1};
+    state_links_.unlink(list, s.value);
+    node.oldest_state = list.head;
+    node.newest_state = list.tail;
+    o.node = {};
+    ++version_;
+    ++counters_.lost_checkpoints;
+    if (cause == LossCause::carrier) ++counters_.cross_invalidations;
+    count_below(n, -1);
+    index_.loosened(n);
+  }
+
+  void invalidate(AttentionHandle a, LossCause cause) noexcept {
+    Object& o = blocks_[a.value];
+    if (!o.node) return;
+    bool const cached = o.references == 0 && !o.fenced;
+    if (cached)
+      reclaim(a, cause);
+    else
+      detach(a, cause);
+  }
+  void invalidate(StateHandle s, LossCause cause) noexcept {
+    Object& o = states_[s.value];
+    if (!o.node) return;
+    if (o.references == 0 && !o.fenced)
+      reclaim(s, cause);
+    else
+      detach(s, cause);
+  }
+  void strip(NodeIndex n, LossCause cause) noexcept {
+    while (index_[n].oldest_state >= 0) invalidate(StateHandle{index_[n].oldest_state}, cause);
+    while (index_[n].oldest_unit >= 0) invalidate(AttentionHandle{index_[n].oldest_unit}, cause);
+  }
+
+  /// A cached object loses its place: out of the index, then its units to the front, keyless.
+  void reclaim(AttentionHandle a, LossCause cause) noexcept {
+    tell_referenced({ObjectKind::attention, a.value});
+    detach(a, cause);
+    --blocks_use_.cached;
+    count_reclaimed(cause, organization_.unit_use(Organization::attention_pool).attention);
+    free_block(a);
+  }
+  void reclaim(StateHandle s, LossCause cause) noexcept {
+    tell_referenced({ObjectKind::checkpoint, s.value});
+    detach(s, cause);
+    --states_use_.cached;
+    UnitUse const use = organization_.unit_use(Organization::state_pool);
+    count_reclaimed(cause, use.ssm + use.conv);
+    states_[s.value] = {};
+    organization_.give_back(s, [](CarrierHandle, bool) {});
+  }
+  void count_reclaimed(LossCause cause, Units units) noexcept {
+    if (cause == LossCause::reassigned || cause == LossCause::carrier ||
+        cause == LossCause::reclaimed)
+      counters_.reclaimed_units += units;
+  }
+
+  /// Before a cached unit changes owner: everything that depends on it leaves the index.
+  void lose_owner(int pool, UnitIndex u, LossCause cause) noexcept {
+    std::int32_t const handle = organization_.pool(pool).owner_handle(u);
+    UnitOwner const owner = organization_.pool(pool).owner(u);
+    event({.kind = EventKind::reclaim,
+           .object = owner == UnitOwner::attention ? ObjectKind::attention
+                     : owner == UnitOwner::state   ? ObjectKind::checkpoint
+                                                   : ObjectKind::carrier,
+           .cause = cause,
+           .pool = static_cast<std::int8_t>(pool),
+           .request = acting_,
+           .handle = handle});
+    switch (owner) {
+      case UnitOwner::attention:
+        reclaim(AttentionHandle{handle}, cause);
+        break;
+      case UnitOwner::state:
+        reclaim(StateHandle{handle}, cause);
+        break;
+      case UnitOwner::carrier: {
+        CarrierHandle const c{handle};
+        ++counters_.reclaimed_units;
+        organization_.for_each_state_on(c, [&](StateHandle s) { reclaim(s, LossCause::carrier); });
+        break;
+      }
+      case UnitOwner::none:
+        break;
+    }
+  }
+
+  // --- admission ---------------------------------------------------------------------------------
+
+  template <class Gate>
+  Admission admit_into(SequenceHandle into, const Prompt& prompt, const AdmitRequest& request,
+                       const Gate& gate, const Match* hint) noexcept {
+    Admission a;
+    a.match = hint != nullptr && hint->version == version_ ? *hint : lookup(prompt);
+    Tokens const longest = std::max(request.max_tokens, prompt.length);
+    auto refuse = [&](Shortage why) {
+      static_cast<Shortage&>(a) = why;
+      ++counters_.refusals;
+      if (why.refusal == Refusal::wait_pending) ++counters_.waits_for_pending;
+      if (why.refusal == Refusal::wait_units && why.pool >= 0) ++counters_.pool_shortages[why.pool];
+      event({.kind = EventKind::refuse,
+             .refusal = static_cast<std::uint8_t>(why.refusal),
+             .pool = why.pool,
+             .request = request.requester,
+             .salt = prompt.salt,
+             .tokens = prompt.length});
+      return a;
+    };
+    if (prompt.extra.size() > options_.key_bytes) return refuse({Refusal::key_bytes, -1, {}, {}});
+    if (Shortage const alone = fits_alone(longest); !alone) return refuse(alone);
+    if (ceil_div(longest, block_tokens()) > row_blocks_)
+      return refuse({Refusal::too_long, -1, {}, {}});
+    if (!into && free_sequence_count_ == 0) return refuse({Refusal::sequences, -1, {}, {}});
+    if (a.match.pending) return refuse({Refusal::wait_pending, -1, {}, {}});
+
+    Tokens joint = a.match.joint;
+    PoolUnits need = admission_need(prompt, a.match);
+    if (active_ > 0) {
+      AdmissionView view{prompt.length, joint, active_, need, available(), {}};
+      for (int pool = 0; pool < pools; ++pool) view.pools[pool] = &organization_.pool(pool);
+      if (!fits(need)) return refuse(shortage(need));
+      if (int const pool = gate.refusing_pool(view); pool >= 0)
+        return refuse({Refusal::wait_units, static_cast<std::int8_t>(pool), need, available()});
+    } else if (!fits(need)) {
+      // Alone, only what one step at a time holds is needed: the surplus of states is waived, then
+      // the adoption, then everything cached. What fits alone is never refused for good.
+      need = admission_need_alone(prompt, a.match);
+      if (!fits(need)) {
+        if (fence_list_.size > 0) return refuse({Refusal::wait_fence, -1, need, available()});
+        a.match.joint = joint = 0;
+        a.match.joint_node = {};
+        need = admission_need_alone(prompt, a.match);
+        if (!fits(need)) clear();
+      }
+    }
+    NodeIndex const root = index_.root(prompt.salt, prompt.extra, 0);
+    SequenceHandle const seq = into ? into : free_sequences_[--free_sequence_count_];
+    adopt(seq, prompt, request, a.match, root);
+    a.sequence = seq;
+    a.need = need;
+    a.available = available();
+    ++counters_.admissions;
+    event({.kind = EventKind::admit,
+           .request = request.requester,
+           .salt = prompt.salt,
+           .boundary = joint,
+           .tokens = prompt.length,
+           .handle = seq.value});
+    return a;
+  }
+
+  Units adopted_blocks(const Match& m) const noexcept {
+    Tokens const upto = options_.reuse_beyond_joint ? std::max(m.settled, m.joint) : m.joint;
+    return upto / block_tokens();
+  }
+  NodeIndex adopted_tip(const Match& m) const noexcept {
+    return options_.reuse_beyond_joint && m.settled > m.joint ? m.raw_node : m.joint_node;
+  }
+  Units kept_states(const Prompt& p, const Match& m) const noexcept {
+    return 1 + options_.placement.inside(m.joint, p.length, checkpoint_tokens(), p.length);
+  }
+
+  PoolUnits admission_need(const Prompt& p, const Match& m,
+                           Units most_states = 0xffffffffU) const noexcept {
+    Units const adopted = adopted_blocks(m);
+    StateHandle const checkpoint = this->checkpoint(m);
+    PoolUnits need = organization_.need({ceil_div(p.length, block_tokens()) - adopted,
+                                         std::min(kept_states(p, m), most_states), checkpoint});
+    UnitUse const use = organization_.unit_use(Organization::attention_pool);
+    NodeIndex n = adopted_tip(m);
+    for (Units i = adopted; i > 0; --i, n = {index_[n].parent}) {
+      Object const& o = blocks_[index_[n].oldest_unit];
+      if (o.references == 0 && !o.fenced) need[Organization::attention_pool] += use.attention;
+    }
+    if (checkpoint && states_[checkpoint.value].references == 0 &&
+        !states_[checkpoint.value].fenced)
+      organization_.for_each_own_unit(checkpoint, [&](int pool, UnitIndex) { ++need[pool]; });
+    return need;
+  }
+  PoolUnits admission_need_alone(const Prompt& p, const Match& m) const noexcept {
+    return admission_need(p, m, m.joint > 0 ? 1 : 2);
+  }
+
+  void adopt(SequenceHandle seq, const Prompt& prompt, const AdmitRequest& request, const Match& m,
+             NodeIndex root) noexcept {
+    Sequence& s = at(seq);
+    s = Sequence{};
+    s.status = Status::active;
+    s.requester = request.requester;
+    s.prompt_tokens = prompt.length;
+    s.position = m.joint;
+    ++active_;
+    Units const adopted = adopted_blocks(m);
+    s.blocks = adopted;
+    s.kv_valid_until = adopted * block_tokens();
+    s.tip = m.joint > 0 ? m.joint_node : root;
+    hold(s.tip);
+    AttentionHandle* const row = row_blocks(seq);
+    NodeIndex n = adopted_tip(m);
+    for (Units i = adopted; i > 0; --i, n = {index_[n].parent}) {
+      row[i - 1] = AttentionHandle{index_[n].oldest_unit};
+      reference(row[i - 1]);
+    }
+    if (StateHandle const checkpoint = this->checkpoint(m)) {
+      reference(checkpoint);
+      row_states(seq)[s.states++] = {checkpoint, m.joint};
+      event_on(m.joint_node, {.kind = EventKind::adopt,
+                              .object = ObjectKind::checkpoint,
+                              .request = request.requester,
+                              .handle = checkpoint.value});
+    }
+    ++version_;
+  }
+
+  // --- reserve -----------------------------------------------------------------------------------
+
+  bool fits(PoolUnits need, PoolUnits extra) const noexcept {
+    for (int pool = 0; pool < pools; ++pool)
+      if (need[pool] > organization_.pool(pool).available() + extra[pool]) return false;
+    return true;
+  }
+
+  /// Only a private, unpublished state may be overwritten.
+  bool can_continue_in_place(SequenceHandle seq, const Sequence& s) const noexcept {
+    if (s.states == 0) return false;
+    Object const& o = states_[states(seq)[s.states - 1].state.value];
+    return !o.node && o.references == 1;
+  }
+
+  /// Gives the superseded states back, deepest first: all but the last. Published ones only, since
+  /// that can be undone; says how many units the others will add.
+  PoolUnits retire(SequenceHandle seq, Sequence& s) noexcept {
+    PoolUnits extra;
+    HeldState const* const held = row_states(seq);
+    for (std::uint32_t i = s.states; i-- > 1;) {
+      StateHandle const state = held[i - 1].state;
+      Object const& o = states_[state.value];
+      if (o.node)
+        dereference(state);
+      else if (o.references == 1 && !options_.fences)
+        organization_.for_each_own_unit(state, [&](int pool, UnitIndex) { ++extra[pool]; });
+    }
+    return extra;
+  }
+  void unretire(SequenceHandle seq, Sequence& s) noexcept {
+    HeldState const* const held = row_states(seq);
+    for (std::uint32_t i = 0; i + 1 < s.states; ++i)
+      if (states_[held[i].state.value].node) reference(held[i].state);
+  }
+  void finish_retire(SequenceHandle seq, Sequence& s) noexcept {
+    HeldState* const held = row_states(seq);
+    for (std::uint32_t i = s.states; i-- > 1;)
+      if (Object const& o = states_[held[i - 1].state.value]; o.live && !o.node)
+        dereference(held[i - 1].state);
+    if (s.states > 1) {
+      held[0] = held[s.states - 1];
+      s.states = 1;
+    }
+    if (s.copied_from) dereference(s.copied_from);
+    s.copied_from = s.copied_to = {};
+  }
+
+  /// With no other sequence running, what is cached may not stand in the way: an idle slab with too
+  /// few free slots can cost a unit more than a new one.
+  bool make_room_alone(Demand d, PoolUnits extra) noexcept {
+    if (active_ != 1 || !fits(organization_.need(d, SlabUse::active), extra)) return false;
+    clear();
+    return true;
+  }
+
+  AttentionHandle take_block(const Sequence& s) noexcept {
+    AttentionHandle const a = organization_.take_attention(
+        [this](int pool, UnitIndex u) { lose_owner(pool, u, LossCause::reassigned); });
+    HYBRIDSTATE_EXPECT(a, "need() covers every attention unit", s.position, s.blocks);
+    blocks_[a.value] = {};
+    blocks_[a.value].references = 1;
+    blocks_[a.value].live = true;
+    ++blocks_use_.referenced;
+    event({.kind = EventKind::allocate,
+           .object = ObjectKind::attention,
+           .request = s.requester,
+           .handle = a.value});
+    return a;
+  }
+  StateHandle take_state(const Sequence& s) noexcept {
+    StateHandle const state = organization_.take_state(
+        [this](int pool, UnitIndex u) { lose_owner(pool, u, LossCause::reassigned); });
+    HYBRIDSTATE_EXPECT(state, "need() covers every unit of a state", s.position, s.states);
+    states_[state.value] = {};
+    states_[state.value].references = 1;
+    states_[state.value].live = true;
+    ++states_use_.referenced;
+    organization_.for_each_carrier(state, [&](CarrierHandle c) { carrier_step(c, +1, 0); });
+    event({.kind = EventKind::allocate,
+           .object = ObjectKind::checkpoint,
+           .request = s.requester,
+           .handle = state.value});
+    return state;
+  }
+
+  void copy_partial_block(SequenceHandle seq, Sequence& s) noexcept {
+    Tokens const tokens = s.position % block_tokens();
+    AttentionHandle const to = take_block(s);
+    row_blocks(seq)[s.position / block_tokens()] = to;
+    blocks_[to.value].filled = tokens;
+    payload_tokens_ += tokens;
+    s.copied_from = s.copy_from;
+    s.copied_to = to;
+    s.copy_from = {};
+    copy_list_[copies_++] = {s.copied_from, to, tokens,
+                             tokens * organization_.attention_payload_bytes_per_token()};
+  }
+  void undo_copy(SequenceHandle seq, Sequence& s) noexcept {
+    for (std::uint32_t i = 0; i < copies_; ++i)
+      if (copy_list_[i].to == s.copied_to) {
+        std::copy(&copy_list_[i] + 1, &copy_list_[copies_], &copy_list_[i]);
+        --copies_;
+        break;
+      }
+    dereference(s.copied_to);
+    row_blocks(seq)[s.position / block_tokens()] = s.copied_from;
+    s.copy_from = s.copied_from;
+    s.copied_from = s.copied_to = {};
+  }
+
+  /// Committed KV of [begin, end) lands in the sequence's own blocks.
+  void fill_blocks(SequenceHandle seq, Tokens begin, Tokens end) noexcept {
+    Tokens const size = block_tokens();
+    while (begin < end) {
+      Tokens const stop = std::min(end, (begin / size + 1) * size);
+      blocks_[row_blocks(seq)[begin / size].value].filled += stop - begin;
+      payload_tokens_ += stop - begin;
+      begin = stop;
+    }
+  }
+
+  void let_go_of_everything(SequenceHandle seq, Sequence& s) noexcept {
+    abort(seq);
+    AttentionHandle const* const row = row_blocks(seq);
+    while (s.blocks > 0) dereference(row[--s.blocks]);
+    HeldState const* const held = row_states(seq);
+    while (s.states > 0) dereference(held[--s.states].state);
+    if (s.copied_from) dereference(s.copied_from);
+    s.copy_from = s.copied_from = s.copied_to = {};
+    let_go(s.tip);
+    s.tip = {};
+    --active_;
+  }
+
+  CacheOptions options_;
+  Organization organization_;
+  ReclaimOrder order_;
+  [[no_unique_address]] Observer observer_;
+  PrefixIndex index_;
+  std::int32_t blocks_capacity_ = 0;
+  std::int32_t states_capacity_ = 0;
+  FixedArray<Object> blocks_;
+  FixedArray<Object> states_;
+  IndexLinks block_links_;  ///< attention on one node, oldest first
+  IndexLinks state_links_;
+  IndexLinks fence_links_;  ///< blocks, then states
+  IndexLinks::List fence_list_;
+  FixedArray<Step> fenced_at_;
+  FixedArray<CarrierUse> carriers_;
+  Units carriers_referenced_ = 0;
+  Units carriers_fenced_ = 0;
+  ObjectUse blocks_use_;
+  ObjectUse states_use_;
+  std::uint64_t payload_tokens_ = 0;
+
+  FixedArray<Sequence> sequences_;
+  FixedArray<AttentionHandle> blocks_of_sequences_;
+  FixedArray<HeldState> states_of_sequences_;
+  FixedArray<TokenId> partial_tokens_;
+  FixedArray<SequenceHandle> free_sequences_;
+  std::uint32_t free_sequence_count_ = 0;
+  Units row_blocks_ = 0;
+  std::uint32_t row_states_ = 0;
+  std::uint32_t active_ = 0;
+  FixedArray<BlockCopy> copy_list_;
+  std::uint32_t copies_ = 0;
+
+  Step step_ = 0;
+  std::uint64_t version_ = 0;
+  std::uint64_t stamp_ = 0;
+  std::uint64_t acting_ = 0;  ///< requester of the current operation, for loss events
+  CacheCounters counters_;
+  MetricsBoard metrics_;
+};
+
+HYBRIDSTATE_NAMESPACE_END
+
+#include <hybridstate/cache/invariants.hpp>

@@ -1,0 +1,74 @@
+// SPDX-FileCopyrightText: 2026 hybridstate contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <hybridstate/geometry/budget.hpp>
+#include <hybridstate/geometry/layout.hpp>
+#include <hybridstate/policy/placement.hpp>
+#include <hybridstate/policy/reclaim_order.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "executor/simulated.hpp"
+#include "report/result.hpp"
+#include "workload/block_ids.hpp"
+#include "workload/request.hpp"
+
+namespace hybridstate::runtime {
+
+/// A row of a comparison: an organization of the library, or a reference that no memory could beat.
+enum class Arm : std::uint8_t {
+  s0,
+  s1,
+  s2,
+  d0,
+  d0_m512,
+  infinite,    ///< S2 with units for everything: nothing is ever reclaimed
+  byte_exact,  ///< infinite reuse, admission by exactly packed bytes
+};
+inline constexpr Arm organization_arms[] = {Arm::s0, Arm::s1, Arm::s2, Arm::d0};
+
+const char* arm_name(Arm arm);
+/// Throws std::invalid_argument with one sentence.
+Arm parse_arm(std::string_view name);
+OrganizationKind kind_of(Arm arm);
+
+enum class OrderPolicy : std::uint8_t { paper, path_safe };
+
+/// Everything that decides a run except the requests.
+struct RunSpec {
+  Arm arm = Arm::s2;
+  ModelGeometry model;
+  Budget budget;
+  std::string budget_text;  ///< as the user wrote it
+  PoolSplit split;          ///< of dual pools
+  Units null_units = 1;     ///< units of each pool that the engine keeps as its null page
+  StepLaw law;
+
+  std::uint32_t cap = 63;
+  Tokens token_budget = 2048;
+  double headroom = 0;  ///< f: H = floor(f * B) in each pool
+  OrderPolicy order = OrderPolicy::paper;
+  SlabPosition slab_position = SlabPosition::by_last_state;
+  Placement placement;
+  bool reuse_beyond_joint = false;
+  bool fences = false;
+  std::uint32_t fence_lag = 0;
+  bool keep_timeline = true;
+};
+
+std::string policy_name(const RunSpec& spec);
+StateLayout layout_of(const RunSpec& spec);
+Tokens block_tokens_of(const RunSpec& spec);
+
+/// Whether the pools of the spec could ever hold a request of this many tokens; a sentence if not.
+std::string never_fits(const RunSpec& spec, Tokens tokens);
+
+/// Serves the workload in virtual time. `ids` must be for block_tokens_of(spec). Throws
+/// ConfigurationError when the budget leaves a pool without units.
+RunResult run_simulated(const RunSpec& spec, const Workload& workload, const BlockIds& ids);
+
+}  // namespace hybridstate::runtime

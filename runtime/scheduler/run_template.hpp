@@ -1,0 +1,256 @@
+// SPDX-FileCopyrightText: 2026 hybridstate contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// The body of a simulated run, instantiated once per organization, each in its own file.
+
+#include <algorithm>
+#include <cmath>
+#include <hybridstate/cache/joint_cache.hpp>
+#include <utility>
+#include <vector>
+
+#include "scheduler/content.hpp"
+#include "scheduler/run.hpp"
+#include "scheduler/scheduler.hpp"
+
+namespace hybridstate::runtime {
+
+/// Occupancy and queue lengths over the steps of a run. Samples thin themselves out: past the limit
+/// every other one goes and the stride doubles.
+class StepStatistics {
+ public:
+  explicit StepStatistics(bool keep_timeline) : keep_timeline_(keep_timeline) {}
+
+  template <class Scheduler>
+  void after_step(const Scheduler& scheduler, const StepPlan& plan) {
+    if (plan.chunks.empty()) return;
+    auto const& cache = scheduler.cache();
+    Usage const usage = cache.usage();
+    count(running_, scheduler.running());
+    count(waiting_, scheduler.waiting());
+    ++steps_;
+    allocated_ += static_cast<double>(usage.allocated);
+    payload_ += static_cast<double>(usage.attention_payload + usage.state_payload);
+    if constexpr (std::decay_t<decltype(cache)>::pools == 2) add_stranded(cache, usage);
+    if (keep_timeline_ && steps_ % stride_ == 0) sample(scheduler, plan, usage);
+  }
+
+  void finish(RunResult& result) {
+    if (steps_ == 0) return;
+    result.running_median = median(running_);
+    result.waiting_median = median(waiting_);
+    result.allocated_bytes_mean = allocated_ / static_cast<double>(steps_);
+    result.payload_bytes_mean = payload_ / static_cast<double>(steps_);
+    if (configured_ > 0) result.stranded_fraction = stranded_ / configured_;
+    result.timeline = std::move(timeline_);
+  }
+
+ private:
+  static constexpr std::size_t most_samples = 4096;
+
+  static void count(std::vector<std::uint64_t>& histogram, std::uint32_t value) {
+    if (histogram.size() <= value) histogram.resize(std::size_t{value} + 1);
+    ++histogram[value];
+  }
+  /// Lower median over steps.
+  std::uint32_t median(const std::vector<std::uint64_t>& histogram) const {
+    std::uint64_t below = 0;
+    std::uint32_t value = 0;
+    while ((below += histogram[value]) * 2 < steps_) ++value;
+    return value;
+  }
+
+  /// Appendix B.4: free bytes of one pool while the other is exhausted, over configured bytes.
+  template <class Cache>
+  void add_stranded(const Cache& cache, const Usage& usage) {
+    for (int pool = 0; pool < 2; ++pool) {
+      auto const bytes = static_cast<double>(cache.organization().unit_bytes(pool));
+      PoolUsage const& mine = usage.pool[pool];
+      PoolUsage const& other = usage.pool[1 - pool];
+      configured_ += bytes * mine.capacity;
+      if (other.keyless + other.cached == 0) stranded_ += bytes * (mine.keyless + mine.cached);
+    }
+  }
+
+  template <class Scheduler>
+  void sample(const Scheduler& scheduler, const StepPlan& plan, const Usage& usage) {
+    TimelineSample s;
+    s.time_ns = scheduler.now();
+    s.step = plan.step;
+    s.running = scheduler.running();
+    s.waiting = scheduler.waiting();
+    auto const& organization = scheduler.cache().organization();
+    for (int pool = 0; pool < std::decay_t<decltype(organization)>::pools; ++pool) {
+      Bytes const bytes = organization.unit_bytes(pool);
+      PoolUsage const& p = usage.pool[pool];
+      s.attention_referenced += bytes * p.attention_referenced;
+      s.ssm_referenced += bytes * p.ssm_referenced;
+      s.conv_referenced += bytes * p.conv_referenced;
+      s.cached += bytes * p.cached;
+      s.keyless += bytes * p.keyless;
+      s.fenced += bytes * p.fenced;
+    }
+    s.payload = usage.attention_payload + usage.state_payload;
+    s.allocated = usage.allocated;
+    timeline_.push_back(s);
+    if (timeline_.size() < most_samples) return;
+    for (std::size_t i = 0; 2 * i < timeline_.size(); ++i) timeline_[i] = timeline_[2 * i];
+    timeline_.resize(timeline_.size() / 2);
+    stride_ *= 2;
+  }
+
+  bool keep_timeline_;
+  std::uint64_t steps_ = 0;
+  std::uint64_t stride_ = 1;
+  std::vector<std::uint64_t> running_;
+  std::vector<std::uint64_t> waiting_;
+  double allocated_ = 0;
+  double payload_ = 0;
+  double stranded_ = 0;
+  double configured_ = 0;
+  std::vector<TimelineSample> timeline_;
+};
+
+/// The gate of the byte-exact bound: what runs, packed without any rounding and with adopted tokens
+/// counted for nobody, must leave room for the newcomer.
+struct ByteExactGate {
+  double capacity = 0;
+  double token_bytes = 0;
+  double state_bytes = 0;
+  std::function<double()> held;  ///< bytes of what runs now
+
+  template <class Scheduler>
+  void attach(const Scheduler& scheduler) {
+    held = [this, &scheduler] {
+      double bytes = 0;
+      scheduler.for_each_running([&](Tokens known, Tokens adopted) {
+        bytes += token_bytes * (known - adopted) + state_bytes;
+      });
+      return bytes;
+    };
+  }
+  int refusing_pool(const AdmissionView& view) const noexcept {
+    double const wants = token_bytes * (view.tokens - view.joint) + state_bytes;
+    return held() + wants <= capacity ? -1 : 0;
+  }
+};
+
+/// One run over a cache that is ready.
+template <class Cache, class Gate>
+RunResult serve(const RunSpec& spec, const Workload& workload, const BlockIds& ids, Cache& cache,
+                Gate& gate, std::int64_t scale) {
+  SimulatedExecutor executor(spec.law, scale);
+  VirtualClock clock;
+  TrustedContent content(workload, ids);
+  StepStatistics statistics(spec.keep_timeline);
+  SchedulerOptions const options{spec.cap, spec.token_budget, spec.fence_lag};
+  Scheduler scheduler(workload, cache, executor, clock, content, gate, options, statistics);
+  if constexpr (requires { gate.attach(scheduler); }) gate.attach(scheduler);
+  scheduler.run();
+
+  RunResult result;
+  result.organization = arm_name(spec.arm);
+  result.policy = policy_name(spec);
+  result.executor = "simulated";
+  result.device = spec.law.name;
+  result.budget = spec.budget_text;
+  result.block_tokens = cache.block_tokens();
+  result.checkpoint_tokens = cache.checkpoint_tokens();
+  result.cap = spec.cap;
+  auto const& totals = scheduler.totals();
+  result.steps = totals.steps;
+  result.submitted_tokens = totals.submitted_tokens;
+  result.recomputed_tokens = totals.recomputed_tokens;
+  result.admissions = totals.admissions;
+  result.preemptions = totals.preemptions;
+  result.refused = totals.refused;
+  result.capacity_ended = totals.capacity_ended;
+  result.admission_waits = totals.admission_waits;
+  result.pending_waits = totals.pending_waits;
+  CacheCounters const& counters = cache.counters();
+  result.published_checkpoints = counters.published_checkpoints;
+  result.reclaimed_units = counters.reclaimed_units;
+  result.invalidated_checkpoints = counters.lost_checkpoints;
+  result.invalidated_attention = counters.lost_blocks;
+  result.cross_invalidations = counters.cross_invalidations;
+  result.reserve_failures = counters.failed_reserves;
+  for (int pool = 0; pool < Cache::pools; ++pool)
+    result.pool_failures.push_back(totals.pool_failures[pool]);
+  statistics.finish(result);
+  result.requests = scheduler.take_records();
+  std::int64_t first = -1;
+  std::int64_t last = 0;
+  for (RequestRecord const& r : result.requests) {
+    if (r.outcome != RequestOutcome::completed) continue;
+    if (first < 0 || r.arrival_ns < first) first = r.arrival_ns;
+    last = std::max(last, r.finished_ns);
+    result.c_once += r.prompt_tokens - r.adopted_tokens;
+  }
+  result.span_ns = first < 0 ? 0 : last - first;
+  return result;
+}
+
+inline Tokens longest_request(const Workload& workload) {
+  Tokens longest = 1;
+  for (Request const& r : workload.requests)
+    longest = std::max(longest, r.prompt_tokens + r.output_tokens);
+  return longest;
+}
+
+inline CacheOptions cache_options(const RunSpec& spec, const Workload& workload) {
+  CacheOptions options;
+  options.max_sequences = spec.cap;
+  options.max_sequence_tokens = longest_request(workload);
+  options.identity = BlockIdentity::trusted_id;
+  options.fences = spec.fences;
+  options.key_bytes = 0;
+  options.placement = spec.placement;
+  options.reuse_beyond_joint = spec.reuse_beyond_joint;
+  return options;
+}
+
+inline FixedHeadroom headroom_gate(const RunSpec& spec, const BudgetPlan& plan) {
+  FixedHeadroom gate;
+  for (int pool = 0; pool < pool_count(kind_of(spec.arm)); ++pool)
+    gate.headroom[pool] =
+        static_cast<Units>(std::floor(spec.headroom * static_cast<double>(plan.units[pool])));
+  return gate;
+}
+
+/// Builds the organization with `make(units)` and serves under the order that the spec names.
+template <class Make>
+RunResult run_with(const RunSpec& spec, const Workload& workload, const BlockIds& ids,
+                   std::int64_t scale, Make make) {
+  using Organization = decltype(make(PoolUnits{}));
+  BudgetPlan const plan =
+      plan_budget(kind_of(spec.arm), layout_of(spec), spec.budget, spec.split).value();
+  PoolUnits usable;
+  for (int pool = 0; pool < Organization::pools; ++pool)
+    usable[pool] = plan.units[pool] > spec.null_units ? plan.units[pool] - spec.null_units : 0;
+  FixedHeadroom gate = headroom_gate(spec, plan);
+  CacheOptions const options = cache_options(spec, workload);
+  RunResult result;
+  if (spec.order == OrderPolicy::paper) {
+    JointCache<Organization> cache(make(usable), options, PaperOrder{spec.slab_position});
+    result = serve(spec, workload, ids, cache, gate, scale);
+  } else {
+    JointCache<Organization, PathSafeLru> cache(make(usable), options, PathSafeLru{});
+    result = serve(spec, workload, ids, cache, gate, scale);
+  }
+  result.budget_bytes = plan.layer_bytes();
+  result.total_bytes = plan.total_bytes();
+  for (int pool = 0; pool < Organization::pools; ++pool) {
+    result.pool_units.push_back(plan.units[pool]);
+    result.pool_bytes.push_back(plan.pool_bytes(pool));
+  }
+  return result;
+}
+
+RunResult run_coarse_page(const RunSpec&, const Workload&, const BlockIds&);
+RunResult run_recurrent_paged(const RunSpec&, const Workload&, const BlockIds&);
+RunResult run_conv_slab_packed(const RunSpec&, const Workload&, const BlockIds&);
+RunResult run_native_dual_pool(const RunSpec&, const Workload&, const BlockIds&);
+RunResult run_reference(const RunSpec&, const Workload&, const BlockIds&);
+
+}  // namespace hybridstate::runtime

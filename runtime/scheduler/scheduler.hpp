@@ -1,0 +1,362 @@
+// SPDX-FileCopyrightText: 2026 hybridstate contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <deque>
+#include <hybridstate/cache/concept.hpp>
+#include <hybridstate/cache/types.hpp>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "executor/step_plan.hpp"
+#include "report/result.hpp"
+#include "scheduler/clock.hpp"
+#include "scheduler/content.hpp"
+#include "workload/request.hpp"
+
+namespace hybridstate::runtime {
+
+struct SchedulerOptions {
+  std::uint32_t cap = 63;           ///< most running requests
+  Tokens token_budget = 2048;       ///< tokens of one step
+  std::uint32_t fence_lag = 0;      ///< steps after which the device is known to have finished one
+};
+
+/// Iteration-level scheduling (serving model section 2): running requests in admission order, each
+/// with up to the rest of the token budget; when one cannot get its memory, the last admitted is
+/// preempted; then waiting requests, first come first served, a head that does not fit blocking the
+/// line.
+///
+/// Written against the concepts alone: any joint cache, any executor, any clock.
+template <joint_cache Cache, step_executor Executor, scheduler_clock Clock, request_content Content,
+          admission_gate Gate, class Observer>
+class Scheduler {
+ public:
+  Scheduler(const Workload& workload, Cache& cache, Executor& executor, Clock& clock,
+            Content& content, Gate& gate, const SchedulerOptions& options, Observer& observer)
+      : workload_(workload),
+        cache_(cache),
+        executor_(executor),
+        clock_(clock),
+        content_(content),
+        gate_(gate),
+        options_(options),
+        observer_(observer),
+        requests_(workload.requests.size()) {
+    for (std::uint32_t i = 0; i < requests_.size(); ++i) {
+      RequestRecord& r = requests_[i].record;
+      r.index = i;
+      r.arrival_ns = workload.requests[i].arrival_ns;
+      r.prompt_tokens = workload.requests[i].prompt_tokens;
+    }
+  }
+
+  /// Serves the whole workload.
+  void run() {
+    while (step()) {
+    }
+  }
+
+  /// One step; false when every request is done.
+  bool step() {
+    receive();
+    if (running_.empty() && waiting_.empty()) {
+      if (next_arrival_ == requests_.size()) return false;
+      clock_.wait_until(workload_.requests[next_arrival_].arrival_ns);
+      receive();
+    }
+    plan_.clear(cache_.begin_step());
+    finished_.clear();
+    Tokens budget = options_.token_budget;
+    bool const preempted = schedule_running(budget);
+    if (!preempted) schedule_waiting(budget);
+    execute();
+    observer_.after_step(*this, plan_);
+    return true;
+  }
+
+  // What observers and reports read.
+  const Cache& cache() const noexcept { return cache_; }
+  std::int64_t now() const { return clock_.now(); }
+  std::uint32_t running() const noexcept { return static_cast<std::uint32_t>(running_.size()); }
+  std::uint32_t waiting() const noexcept { return static_cast<std::uint32_t>(waiting_.size()); }
+  /// Calls f(known tokens, tokens adopted at the first admission) for each running request.
+  template <class F>
+  void for_each_running(F&& f) const {
+    for (std::uint32_t r : running_) f(requests_[r].known, requests_[r].record.adopted_tokens);
+  }
+  const RequestRecord& record(std::uint32_t request) const { return requests_[request].record; }
+  std::vector<RequestRecord> take_records() {
+    std::vector<RequestRecord> records;
+    records.reserve(requests_.size());
+    for (Live& live : requests_) records.push_back(std::move(live.record));
+    return records;
+  }
+
+  struct Totals {
+    std::uint64_t steps = 0;
+    std::uint64_t submitted_tokens = 0;
+    std::uint64_t recomputed_tokens = 0;
+    std::uint64_t admissions = 0;
+    std::uint64_t preemptions = 0;
+    std::uint64_t admission_waits = 0;
+    std::uint64_t pending_waits = 0;
+    std::uint64_t refused = 0;
+    std::uint64_t capacity_ended = 0;
+    std::uint64_t pool_failures[max_pools] = {0, 0};
+  };
+  const Totals& totals() const noexcept { return totals_; }
+
+ private:
+  struct Live {
+    RequestRecord record;
+    SequenceHandle sequence;
+    Tokens known = 0;      ///< prompt plus generated tokens
+    Tokens computed = 0;   ///< most tokens ever computed, over all admissions
+    Tokens scheduled = 0;  ///< tokens of the current step
+    bool entered = false;
+    bool admitted_once = false;
+  };
+
+  void receive() {
+    std::int64_t const now = clock_.now();
+    while (next_arrival_ < requests_.size() &&
+           workload_.requests[next_arrival_].arrival_ns <= now) {
+      Live& live = requests_[next_arrival_];
+      live.known = live.record.prompt_tokens;
+      waiting_.push_back(static_cast<std::uint32_t>(next_arrival_++));
+    }
+  }
+
+  Tokens remaining(const Live& live) const {
+    return live.known - cache_.position(live.sequence);
+  }
+
+  /// True when a request was preempted: such a step admits nobody.
+  bool schedule_running(Tokens& budget) {
+    bool preempted = false;
+    for (std::size_t i = 0; i < running_.size() && budget > 0; ++i) {
+      std::uint32_t const r = running_[i];
+      Tokens n = std::min(remaining(requests_[r]), budget);
+      bool placed = false;
+      while (!placed) {
+        Shortage const why = cache_.reserve(requests_[r].sequence, n);
+        if (why) {
+          placed = true;
+          break;
+        }
+        count_failure(why);
+        if (running_.size() > 1) {
+          bool const itself = running_.back() == r;
+          preempt_last();
+          preempted = true;
+          if (itself) break;
+        } else if (!reserve_alone(r, n)) {
+          break;
+        } else {
+          placed = true;
+        }
+      }
+      if (i >= running_.size() || running_[i] != r) break;
+      if (!placed) continue;
+      submit(r, n);
+      budget -= n;
+    }
+    drop_ended();
+    return preempted;
+  }
+
+  /// The only running sequence did not get its chunk: up to its first boundary, or not at all.
+  bool reserve_alone(std::uint32_t r, Tokens& n) {
+    Live& live = requests_[r];
+    Tokens const grid = cache_.checkpoint_tokens();
+    Tokens const at = cache_.position(live.sequence);
+    Tokens const cut = std::min(n, grid - at % grid);
+    Shortage const why = cut < n ? cache_.reserve(live.sequence, cut) : Shortage{Refusal::wait_units, -1, {}, {}};
+    if (why) {
+      n = cut;
+      return true;
+    }
+    live.record.outcome = RequestOutcome::capacity;
+    live.record.reason = "the sequence outgrew the pools at " + std::to_string(at) +
+                         " tokens with nothing else running";
+    ++totals_.capacity_ended;
+    ended_.push_back(r);
+    return false;
+  }
+
+  void schedule_waiting(Tokens& budget) {
+    while (!waiting_.empty() && budget > 0 && running_.size() < options_.cap) {
+      std::uint32_t const r = waiting_.front();
+      Live& live = requests_[r];
+      Prompt const prompt = content_.known(r, live.known);
+      if (!live.entered) {
+        cache_.enter(prompt, r, clock_.now());
+        live.entered = true;
+      }
+      Match const match = cache_.lookup(prompt);
+      AdmitRequest const request{
+          r, live.record.prompt_tokens + workload_.requests[r].output_tokens};
+      bool const resumes = static_cast<bool>(live.sequence);
+      Admission const a = resumes ? cache_.resume(live.sequence, prompt, request, gate_, &match)
+                                  : cache_.admit(prompt, request, gate_, &match);
+      if (!a) {
+        if (a.refusal == Refusal::never_fits || a.refusal == Refusal::too_long) {
+          refuse(r, a);
+          continue;
+        }
+        a.refusal == Refusal::wait_pending ? ++totals_.pending_waits : ++totals_.admission_waits;
+        count_failure(a);
+        break;
+      }
+      waiting_.pop_front();
+      admit(r, a);
+      Tokens n = std::min(remaining(live), budget);
+      if (!cache_.reserve(live.sequence, n)) {
+        // Only a waived admission can come here: it runs alone.
+        if (!reserve_alone(r, n)) {
+          drop_ended();
+          continue;
+        }
+      }
+      submit(r, n);
+      budget -= n;
+    }
+  }
+
+  void admit(std::uint32_t r, const Admission& a) {
+    Live& live = requests_[r];
+    live.sequence = a.sequence;
+    running_.push_back(r);
+    ++totals_.admissions;
+    if (live.admitted_once) return;
+    live.admitted_once = true;
+    live.record.admitted_ns = clock_.now();
+    live.record.adopted_tokens = a.match.joint;
+    live.record.attention_tokens = a.match.attention;
+    live.record.recurrent_tokens = a.match.recurrent;
+    live.record.raw_match_tokens = a.match.raw;
+  }
+
+  void refuse(std::uint32_t r, const Admission& a) {
+    RequestRecord& record = requests_[r].record;
+    record.outcome = RequestOutcome::refused;
+    record.reason = "needs " + std::to_string(a.need[std::max<int>(a.pool, 0)]) + " units of pool " +
+                    std::to_string(std::max<int>(a.pool, 0)) + ", which has " +
+                    std::to_string(a.available[std::max<int>(a.pool, 0)]);
+    ++totals_.refused;
+    waiting_.pop_front();
+  }
+
+  /// The chunk's place is reserved: publishes it in scheduling order and adds it to the plan.
+  void submit(std::uint32_t r, Tokens n) {
+    Live& live = requests_[r];
+    Tokens const begin = cache_.position(live.sequence);
+    Tokens const end = begin + n;
+    bool const generated = live.known > live.record.prompt_tokens;
+    bool const decode = n == 1 && generated && begin == live.computed && end == live.known;
+    cache_.commit(live.sequence, content_.computed(r, begin, end), clock_.now());
+    plan_.chunks.push_back({live.sequence, r, begin, n, decode, end == live.known});
+    if (decode) {
+      ++plan_.decode_requests;
+      plan_.decode_context_tokens += end;
+    } else {
+      plan_.prefill_tokens += n;
+      live.record.computed_tokens += n;
+    }
+    totals_.submitted_tokens += n;
+    if (live.computed > begin) totals_.recomputed_tokens += std::min(live.computed, end) - begin;
+    live.computed = std::max(live.computed, end);
+  }
+
+  void preempt_last() {
+    std::uint32_t const r = running_.back();
+    running_.pop_back();
+    cache_.preempt(requests_[r].sequence);
+    waiting_.push_front(r);
+    ++requests_[r].record.preemptions;
+    ++totals_.preemptions;
+  }
+
+  void drop_ended() {
+    for (std::uint32_t r : ended_) {
+      running_.erase(std::find(running_.begin(), running_.end(), r));
+      finish(r);
+    }
+    ended_.clear();
+  }
+
+  void execute() {
+    if (plan_.chunks.empty()) {
+      // Nothing could run: the head waits for a publication of this very step or for a fence, and
+      // both are over with the step.
+      cache_.complete(plan_.step);
+      if (++empty_steps_ > 2 && !waiting_.empty())
+        throw std::logic_error("the scheduler stands still at request " +
+                               std::to_string(waiting_.front()));
+      return;
+    }
+    empty_steps_ = 0;
+    for (BlockCopy const& c : cache_.copies()) plan_.copied_tokens += c.tokens;
+    std::int64_t took = 0;
+    try {
+      took = executor_.run(plan_);
+    } catch (...) {
+      cache_.invalidate_since(plan_.step);
+      throw;
+    }
+    clock_.advance(took);
+    ++totals_.steps;
+    if (plan_.step > options_.fence_lag) cache_.complete(plan_.step - options_.fence_lag);
+    std::int64_t const now = clock_.now();
+    for (Chunk const& c : plan_.chunks) {
+      if (!c.samples) continue;
+      Live& live = requests_[c.request];
+      ++live.known;
+      ++live.record.output_tokens;
+      if (live.record.output_tokens == 1) live.record.first_token_ns = now;
+      if (live.record.output_tokens >= workload_.requests[c.request].output_tokens)
+        finished_.push_back(c.request);
+    }
+    for (std::uint32_t r : finished_) {
+      running_.erase(std::find(running_.begin(), running_.end(), r));
+      requests_[r].record.finished_ns = now;
+      finish(r);
+    }
+  }
+
+  void finish(std::uint32_t r) {
+    Live& live = requests_[r];
+    if (live.record.finished_ns < 0) live.record.finished_ns = clock_.now();
+    cache_.release(live.sequence);
+    live.sequence = {};
+  }
+
+  void count_failure(const Shortage& why) {
+    if (why.pool >= 0) ++totals_.pool_failures[why.pool];
+  }
+
+  const Workload& workload_;
+  Cache& cache_;
+  Executor& executor_;
+  Clock& clock_;
+  Content& content_;
+  Gate& gate_;
+  SchedulerOptions options_;
+  Observer& observer_;
+  std::vector<Live> requests_;
+  std::size_t next_arrival_ = 0;
+  std::deque<std::uint32_t> waiting_;
+  std::vector<std::uint32_t> running_;
+  std::vector<std::uint32_t> finished_;
+  std::vector<std::uint32_t> ended_;
+  StepPlan plan_;
+  Totals totals_;
+  std::uint32_t empty_steps_ = 0;
+};
+
+}  // namespace hybridstate::runtime
