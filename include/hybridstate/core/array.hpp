@@ -17,12 +17,12 @@ class FixedArray {
   template <class Size>
   explicit FixedArray(Size size) : items_(std::make_unique<T[]>(static_cast<std::size_t>(size))) {}
 
-  template <class I>
-  T& operator[](I i) noexcept {
+  template <class Integer>
+  T& operator[](Integer i) noexcept {
     return items_.get()[static_cast<std::size_t>(i)];
   }
-  template <class I>
-  const T& operator[](I i) const noexcept {
+  template <class Integer>
+  const T& operator[](Integer i) const noexcept {
     return items_.get()[static_cast<std::size_t>(i)];
   }
   T* data() noexcept { return items_.get(); }

@@ -1,0 +1,385 @@
+// SPDX-FileCopyrightText: 2026 hybridstate contributors
+// SPDX-License-Identifier: Apache-2.0
+#include "report/json.hpp"
+
+#include <fmt/core.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <type_traits>
+
+namespace hybridstate::runtime {
+namespace {
+
+// The tree is nlohmann's ordered one; the text is written here, because its printer does not
+// promise the shortest form of a number.
+using Json = nlohmann::ordered_json;
+
+FieldValue value_or_none(std::optional<double> value) {
+  if (!value || !std::isfinite(*value)) return std::monostate{};
+  return *value;
+}
+
+void append_string(std::string& out, std::string_view text) {
+  // dump() validates UTF-8; what is not UTF-8 (a file name in a description) becomes U+FFFD.
+  out += Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+void append_json(std::string& out, const Json& value, std::size_t indent) {
+  const std::string inner(indent + 2, ' ');
+  if (value.is_object()) {
+    if (value.empty()) {
+      out += "{}";
+      return;
+    }
+    out += "{\n";
+    bool first = true;
+    for (const auto& [key, member] : value.items()) {
+      if (!first) out += ",\n";
+      first = false;
+      out += inner;
+      append_string(out, key);
+      out += ": ";
+      append_json(out, member, indent + 2);
+    }
+    out += '\n' + std::string(indent, ' ') + '}';
+  } else if (value.is_array()) {
+    const bool flat = std::all_of(value.begin(), value.end(),
+                                  [](const Json& item) { return item.is_primitive(); });
+    out += '[';
+    for (std::size_t i = 0; i < value.size(); ++i) {
+      if (i > 0) out += flat ? ", " : ",";
+      if (!flat) out += '\n' + inner;
+      append_json(out, value[i], indent + 2);
+    }
+    if (!flat && !value.empty()) out += '\n' + std::string(indent, ' ');
+    out += ']';
+  } else if (value.is_string()) {
+    append_string(out, value.get_ref<const std::string&>());
+  } else if (value.is_number_float()) {
+    out += number_text(value.get<double>());
+  } else if (value.is_number_unsigned()) {
+    out += fmt::format("{}", value.get<std::uint64_t>());
+  } else {
+    out += value.dump();
+  }
+}
+
+Json json_of(const FieldValue& value) {
+  return std::visit(
+      [](const auto& held) -> Json {
+        if constexpr (std::is_same_v<std::decay_t<decltype(held)>, std::monostate>) {
+          return nullptr;
+        } else {
+          return held;
+        }
+      },
+      value);
+}
+
+Json object_of(const std::vector<Field>& fields) {
+  Json result = Json::object();
+  for (const auto& [name, value] : fields) {
+    if (!std::holds_alternative<std::monostate>(value)) result[name] = json_of(value);
+  }
+  return result;
+}
+
+void append_latency(std::vector<Field>& fields, const std::string& name,
+                    const Distribution& values) {
+  fields.emplace_back("mean_" + name + "_ms", value_or_none(values.mean));
+  fields.emplace_back("median_" + name + "_ms", value_or_none(values.p50));
+  fields.emplace_back("std_" + name + "_ms", value_or_none(values.stddev));
+  fields.emplace_back("p50_" + name + "_ms", value_or_none(values.p50));
+  fields.emplace_back("p90_" + name + "_ms", value_or_none(values.p90));
+  fields.emplace_back("p99_" + name + "_ms", value_or_none(values.p99));
+}
+
+std::vector<Field> row_fields(const Row& row) {
+  std::vector<Field> fields;
+  fields.emplace_back("organization", row.organization);
+  fields.emplace_back("policy", row.policy);
+  fields.emplace_back("label", row.label);
+  fields.emplace_back("seeds", static_cast<std::uint64_t>(row.runs.size()));
+  const auto mean = [&](std::string name, auto member) {
+    fields.emplace_back(std::move(name), value_or_none(row.over_seeds(member).mean));
+  };
+  const Spread output = row.over_seeds(&Summary::output_rate);
+  fields.emplace_back("output_throughput", value_or_none(output.mean));
+  fields.emplace_back("output_throughput_sd", value_or_none(output.stddev));
+  mean("request_throughput", &Summary::request_rate);
+  fields.emplace_back("gain_percent", value_or_none(row.gain.mean));
+  fields.emplace_back("gain_percent_sd", value_or_none(row.gain.stddev));
+  fields.emplace_back("gain_percent_min", value_or_none(row.gain.min));
+  fields.emplace_back("gain_percent_max", value_or_none(row.gain.max));
+  const auto latency = [&](const std::string& name, Distribution Summary::* member) {
+    fields.emplace_back("median_" + name + "_ms",
+                        value_or_none(row.over_seeds(member, &Distribution::p50).mean));
+    fields.emplace_back("p99_" + name + "_ms",
+                        value_or_none(row.over_seeds(member, &Distribution::p99).mean));
+  };
+  latency("ttft", &Summary::ttft);
+  latency("tpot", &Summary::tpot);
+  latency("e2el", &Summary::e2e);
+  mean("mean_adopted_tokens", &Summary::adopted_mean);
+  mean("mean_attention_tokens", &Summary::attention_mean);
+  mean("mean_recurrent_tokens", &Summary::recurrent_mean);
+  mean("hit_rate_tokens", &Summary::hit_rate);
+  mean("c_once", &Summary::c_once);
+  return fields;
+}
+
+std::string csv_cell(std::string_view text) {
+  if (text.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(text);
+  std::string result = "\"";
+  for (const char c : text) {
+    if (c == '"') result += '"';
+    result += c;
+  }
+  return result + '"';
+}
+
+std::string csv_value(const FieldValue& value) {
+  struct Printer {
+    std::string operator()(std::monostate) const { return {}; }
+    std::string operator()(std::uint64_t number) const { return fmt::format("{}", number); }
+    std::string operator()(double number) const { return number_text(number); }
+    std::string operator()(const std::string& text) const { return csv_cell(text); }
+    std::string operator()(const std::vector<std::uint64_t>& list) const {
+      return fmt::format("{}", fmt::join(list, ";"));
+    }
+  };
+  return std::visit(Printer{}, value);
+}
+
+std::string_view outcome_name(RequestOutcome outcome) {
+  switch (outcome) {
+    case RequestOutcome::completed:
+      return "completed";
+    case RequestOutcome::refused:
+      return "refused";
+    case RequestOutcome::capacity:
+      return "capacity";
+  }
+  return "";
+}
+
+/// A name that is safe in a file name: everything but letters, digits, "." and "_" becomes "-".
+std::string file_part(std::string_view text) {
+  std::string result;
+  for (const char c : text) {
+    const bool keep = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                      c == '.' || c == '_' || c == '-';
+    if (keep) {
+      result += c;
+    } else if (result.empty() || result.back() != '-') {
+      result += '-';
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+std::string number_text(double value) {
+  if (!std::isfinite(value)) return "null";
+  std::string text = fmt::format("{}", value);
+  if (text.find_first_of(".e") == std::string::npos) text += ".0";
+  return text;
+}
+
+std::vector<Field> run_fields(const RunResult& run) {
+  const Summary summary = summarize(run);
+  std::vector<Field> fields;
+  const auto add = [&](std::string name, FieldValue value) {
+    fields.emplace_back(std::move(name), std::move(value));
+  };
+  const auto count = [&](std::string name, std::uint64_t value) { add(std::move(name), value); };
+  const auto number = [&](std::string name, std::optional<double> value) {
+    add(std::move(name), value_or_none(value));
+  };
+
+  add("organization", run.organization);
+  add("policy", run.policy);
+  count("seed", run.seed);
+  add("executor", run.executor);
+  add("device", run.device);
+  add("budget", run.budget);
+  count("budget_bytes_per_layer", run.budget_bytes);
+  count("total_bytes", run.total_bytes);
+  add("pool_units", std::vector<std::uint64_t>(run.pool_units.begin(), run.pool_units.end()));
+  add("pool_bytes_per_layer",
+      std::vector<std::uint64_t>(run.pool_bytes.begin(), run.pool_bytes.end()));
+  count("block_tokens", run.block_tokens);
+  count("checkpoint_tokens", run.checkpoint_tokens);
+  count("max_concurrency", run.cap);
+
+  number("duration", summary.duration_s);
+  count("num_prompts", summary.submitted);
+  count("completed", summary.completed);
+  count("refused", run.refused);
+  count("capacity_ended", run.capacity_ended);
+  count("total_input_tokens", summary.input_tokens);
+  count("total_output_tokens", summary.output_tokens);
+  number("request_throughput", summary.request_rate);
+  number("output_throughput", summary.output_rate);
+  number("total_token_throughput", summary.total_token_rate);
+  append_latency(fields, "ttft", summary.ttft);
+  append_latency(fields, "tpot", summary.tpot);
+  append_latency(fields, "e2el", summary.e2e);
+
+  number("running_median", summary.running_median);
+  number("waiting_median", summary.waiting_median);
+  number("mean_adopted_tokens", summary.adopted_mean);
+  number("mean_attention_tokens", summary.attention_mean);
+  number("mean_recurrent_tokens", summary.recurrent_mean);
+  number("hit_rate_tokens", summary.hit_rate);
+  count("c_once", run.c_once);
+  count("iterations", run.steps);
+  count("submitted_tokens", run.submitted_tokens);
+  count("recomputed_tokens", run.recomputed_tokens);
+  count("admissions", run.admissions);
+  count("preemptions", run.preemptions);
+  count("admission_waits", run.admission_waits);
+  count("pending_waits", run.pending_waits);
+  count("published_checkpoints", run.published_checkpoints);
+  count("reclaimed_units", run.reclaimed_units);
+  count("invalidated_checkpoints", run.invalidated_checkpoints);
+  count("invalidated_attention", run.invalidated_attention);
+  count("cross_invalidations", run.cross_invalidations);
+  count("reserve_failures", run.reserve_failures);
+  add("pool_failures", run.pool_failures);
+  number("mean_allocated_bytes", summary.allocated_mean);
+  number("mean_payload_bytes", summary.payload_mean);
+  number("stranded_fraction", summary.stranded_fraction);
+  return fields;
+}
+
+std::string json_text(const Comparison& comparison) {
+  Json root = Json::object();
+  root["schema"] = 1U;
+  root["workload"]["name"] = comparison.workload_name;
+  root["workload"]["description"] = comparison.workload_description;
+  root["workload"]["excluded_requests"] = comparison.excluded_requests;
+  root["model"] = comparison.model;
+  Json settings = Json::object();
+  for (const std::string& line : comparison.heading) {
+    const Setting setting = split_setting(line);
+    if (settings.contains(setting.name)) {
+      settings[setting.name] = settings[setting.name].get<std::string>() + "; " + setting.value;
+    } else {
+      settings[setting.name] = setting.value;
+    }
+  }
+  root["settings"] = std::move(settings);
+  root["runs"] = Json::array();
+  for (const RunResult& run : comparison.runs) root["runs"].push_back(object_of(run_fields(run)));
+  root["rows"] = Json::array();
+  for (const Row& row : rows_of(comparison)) root["rows"].push_back(object_of(row_fields(row)));
+
+  std::string out;
+  append_json(out, root, 0);
+  out += '\n';
+  return out;
+}
+
+std::string csv_text(const Comparison& comparison) {
+  std::string out;
+  const auto append = [&](const std::vector<Field>& fields, bool names) {
+    for (std::size_t i = 0; i < fields.size(); ++i) {
+      if (i > 0) out += ',';
+      out += names ? fields[i].first : csv_value(fields[i].second);
+    }
+    out += '\n';
+  };
+  append(run_fields(RunResult{}), true);
+  for (const RunResult& run : comparison.runs) append(run_fields(run), false);
+  return out;
+}
+
+std::string requests_csv_text(const RunResult& run) {
+  std::string out =
+      "request,outcome,arrival_ns,admitted_ns,first_token_ns,finished_ns,ttft_ms,tpot_ms,e2el_ms,"
+      "prompt_tokens,output_tokens,adopted_tokens,attention_tokens,recurrent_tokens,"
+      "raw_match_tokens,computed_tokens,preemptions,reason\n";
+  const auto to = std::back_inserter(out);
+  const auto time = [&](std::int64_t value) {
+    if (value >= 0) fmt::format_to(to, "{}", value);
+    out += ',';
+  };
+  const auto milliseconds = [&](bool exists, std::int64_t nanoseconds, double parts) {
+    if (exists) out += number_text(static_cast<double>(nanoseconds) / parts / 1e6);
+    out += ',';
+  };
+  for (const RequestRecord& r : run.requests) {
+    const bool started = r.first_token_ns >= 0;
+    const bool finished = r.outcome == RequestOutcome::completed && r.finished_ns >= 0;
+    fmt::format_to(to, "{},{},{},", r.index, outcome_name(r.outcome), r.arrival_ns);
+    time(r.admitted_ns);
+    time(r.first_token_ns);
+    time(r.finished_ns);
+    milliseconds(started, r.first_token_ns - r.arrival_ns, 1);
+    const bool several = started && finished && r.output_tokens > 1;
+    milliseconds(several, r.finished_ns - r.first_token_ns,
+                 several ? static_cast<double>(r.output_tokens - 1) : 1.0);
+    milliseconds(finished, r.finished_ns - r.arrival_ns, 1);
+    fmt::format_to(to, "{},{},{},{},{},{},{},{},{}\n", r.prompt_tokens, r.output_tokens,
+                   r.adopted_tokens, r.attention_tokens, r.recurrent_tokens, r.raw_match_tokens,
+                   r.computed_tokens, r.preemptions, csv_cell(r.reason));
+  }
+  return out;
+}
+
+std::string timeline_csv_text(const RunResult& run) {
+  std::string out =
+      "time_ns,step,running,waiting,attention_referenced,ssm_referenced,conv_referenced,cached,"
+      "keyless,fenced,payload,allocated\n";
+  const auto to = std::back_inserter(out);
+  for (const TimelineSample& s : run.timeline) {
+    fmt::format_to(to, "{},{},{},{},{},{},{},{},{},{},{},{}\n", s.time_ns, s.step, s.running,
+                   s.waiting, s.attention_referenced, s.ssm_referenced, s.conv_referenced, s.cached,
+                   s.keyless, s.fenced, s.payload, s.allocated);
+  }
+  return out;
+}
+
+void write_json(const std::filesystem::path& path, const Comparison& comparison) {
+  write_text_atomically(path, json_text(comparison));
+}
+
+void write_csv(const std::filesystem::path& path, const Comparison& comparison) {
+  write_text_atomically(path, csv_text(comparison));
+}
+
+std::vector<std::string> run_file_stems(const Comparison& comparison) {
+  std::vector<std::string> stems;
+  for (const RunResult& run : comparison.runs) {
+    std::string stem = file_part(run.organization);
+    if (!run.policy.empty()) stem += "-" + file_part(run.policy);
+    stem += fmt::format("-seed{}", run.seed);
+    std::string unique = stem;
+    for (int number = 2; std::find(stems.begin(), stems.end(), unique) != stems.end(); ++number) {
+      unique = fmt::format("{}-{}", stem, number);
+    }
+    stems.push_back(std::move(unique));
+  }
+  return stems;
+}
+
+void write_run_files(const std::filesystem::path& folder, const Comparison& comparison) {
+  make_folder(folder);
+  const std::vector<std::string> stems = run_file_stems(comparison);
+  for (std::size_t i = 0; i < stems.size(); ++i) {
+    write_text_atomically(folder / (stems[i] + ".requests.csv"),
+                          requests_csv_text(comparison.runs[i]));
+    write_text_atomically(folder / (stems[i] + ".timeline.csv"),
+                          timeline_csv_text(comparison.runs[i]));
+  }
+}
+
+}  // namespace hybridstate::runtime

@@ -1,0 +1,108 @@
+// SPDX-FileCopyrightText: 2026 hybridstate contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <hybridstate/core/types.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace hybridstate::runtime {
+
+enum class RequestOutcome : std::uint8_t { completed, refused, capacity };
+
+/// What happened to one request; times in nanoseconds of the run's clock, -1 = never happened.
+struct RequestRecord {
+  std::uint32_t index = 0;  ///< position in the workload
+  RequestOutcome outcome = RequestOutcome::completed;
+  std::int64_t arrival_ns = 0;
+  std::int64_t admitted_ns = -1;  ///< first admission
+  std::int64_t first_token_ns = -1;
+  std::int64_t finished_ns = -1;
+  Tokens prompt_tokens = 0;
+  Tokens output_tokens = 0;     ///< generated
+  Tokens adopted_tokens = 0;    ///< J of the first admission
+  Tokens attention_tokens = 0;  ///< A of the first admission
+  Tokens recurrent_tokens = 0;  ///< R of the first admission
+  Tokens raw_match_tokens = 0;  ///< contiguous attention prefix of the first admission
+  Tokens computed_tokens = 0;   ///< prompt and recompute tokens executed, all admissions
+  std::uint32_t preemptions = 0;
+  std::string reason;  ///< one sentence for refused and capacity
+};
+
+/// Occupancy at one scheduler step. Bytes are planner bytes of one layer group (all groups of the
+/// organization); capacity = referenced + cached + keyless + fenced. The kinds split what is
+/// referenced or cached by what the unit holds; a conv slab counts as conv.
+struct TimelineSample {
+  std::int64_t time_ns = 0;
+  std::uint64_t step = 0;
+  std::uint32_t running = 0;
+  std::uint32_t waiting = 0;
+  Bytes attention_referenced = 0;
+  Bytes ssm_referenced = 0;
+  Bytes conv_referenced = 0;
+  Bytes cached = 0;
+  Bytes keyless = 0;
+  Bytes fenced = 0;
+  Bytes payload = 0;    ///< useful bytes in referenced and cached units
+  Bytes allocated = 0;  ///< bytes of referenced and cached units
+};
+
+/// Everything one run of one organization with one seed left behind.
+struct RunResult {
+  std::string organization;  ///< "S0", "S1", "S2", "D0", "D0-M512", "infinite", "byte-exact bound"
+  std::string policy;        ///< e.g. "paper", "path-safe"
+  std::string executor;      ///< "simulated", later "cpu", "cuda"
+  std::string device;        ///< preset of the step law
+  std::uint64_t seed = 0;
+  std::string budget;             ///< as the user wrote it, e.g. "b63" or "20GiB"
+  Bytes budget_bytes = 0;         ///< planner bytes per layer
+  Bytes total_bytes = 0;          ///< over all layers
+  std::vector<Units> pool_units;  ///< B of each pool, null page included
+  std::vector<Bytes> pool_bytes;  ///< bytes of each pool per layer
+  Tokens block_tokens = 0;
+  Tokens checkpoint_tokens = 0;
+  std::uint32_t cap = 0;
+
+  std::int64_t span_ns = 0;  ///< first arrival to last completion
+  std::uint64_t steps = 0;
+  std::uint64_t c_once = 0;            ///< prompt tokens computed at first admissions, counted once
+  std::uint64_t submitted_tokens = 0;  ///< all tokens of all steps
+  std::uint64_t recomputed_tokens = 0;  ///< of these, tokens that had been computed before
+  std::uint64_t admissions = 0;
+  std::uint64_t preemptions = 0;
+  std::uint64_t refused = 0;         ///< requests that can never fit
+  std::uint64_t capacity_ended = 0;  ///< sequences ended because the pool could not hold them alone
+  std::uint64_t admission_waits = 0;  ///< admission tests of the head of the line that said wait
+  std::uint64_t pending_waits = 0;    ///< steps in which the head waited for a publication
+  std::uint64_t published_checkpoints = 0;
+  std::uint64_t reclaimed_units = 0;  ///< units of cached objects that were taken over
+  std::uint64_t invalidated_checkpoints = 0;
+  std::uint64_t invalidated_attention = 0;
+  std::uint64_t cross_invalidations = 0;  ///< checkpoints lost because their slab was reassigned
+  std::uint64_t reserve_failures = 0;     ///< failed reserves, all pools
+  std::vector<std::uint64_t>
+      pool_failures;  ///< failed reserves and waits by the pool that was short
+
+  double allocated_bytes_mean = 0;  ///< step-weighted, per layer
+  double payload_bytes_mean = 0;
+  std::optional<double> stranded_fraction;  ///< split pools only (Appendix B.4), step-weighted
+  std::uint32_t running_median = 0;         ///< over steps
+  std::uint32_t waiting_median = 0;
+
+  std::vector<RequestRecord> requests;
+  std::vector<TimelineSample> timeline;
+};
+
+/// The whole of one `compare` or `run`.
+struct Comparison {
+  std::string workload_name;
+  std::string workload_description;
+  std::string model;
+  std::vector<std::string> heading;     ///< settings, one "name value" pair a line
+  std::uint64_t excluded_requests = 0;  ///< refused under some row, dropped from all rows
+  std::vector<RunResult> runs;          ///< row-major: all seeds of the first row, then the second
+};
+
+}  // namespace hybridstate::runtime
