@@ -925,7 +925,7 @@ std::string timeline_figures(const Comparison& comparison, const std::vector<Row
       subtitle += fmt::format(", {} per layer", bytes_text(static_cast<double>(run.budget_bytes)));
     }
     if (run.timeline.size() > most) {
-      subtitle += fmt::format(", {} steps drawn as {} means",
+      subtitle += fmt::format(", {} samples drawn as {} means",
                               grouped(static_cast<double>(run.timeline.size())),
                               grouped(static_cast<double>(most)));
     }

@@ -142,7 +142,7 @@ TEST_CASE("many rows, seeds and samples stay a small page") {
   const std::string page = render_html(comparison);
   check_sound(page);
   CHECK(page.size() < 1'500'000);
-  CHECK(page.find("20,004 steps drawn as 1,000 means") != std::string::npos);
+  CHECK(page.find("20,004 samples drawn as 1,000 means") != std::string::npos);
 }
 
 TEST_CASE("the page is written as a file") {
