@@ -127,7 +127,10 @@ class JointCache {
       at = next;
       index_.count_requester(at, requester);
     }
-    if (known && entry.known > 0) exit_at(at, entry, now);
+    if (known && entry.known > 0) {
+      exit_at(at, entry, now);
+      entry.split = false;  // the path ends here and leaves nothing
+    }
     let_go(at);
     // Deepest first, so that a parent is never less recent than its child.
     for (NodeIndex n = at; n; n = {index_[n].parent}) index_.touch(n, stamp_);
@@ -222,6 +225,8 @@ class JointCache {
     Tokens const end = s.position + n;
     Units const blocks_after = std::max(ceil_div(end, block_tokens()), s.blocks);
     if (blocks_after > row_blocks_) return fail({Refusal::too_long, -1, {}, {}}, s);
+    if (s.copy_from && copies_ == options_.max_sequences)  // the list is full until the next step
+      return fail({Refusal::wait_pending, -1, {}, {}}, s);
     Units const inside =
         options_.placement.inside(s.position, end, checkpoint_tokens(), s.prompt_tokens);
     bool const in_place = can_continue_in_place(seq, s);
@@ -232,14 +237,22 @@ class JointCache {
     s.new_states = states;
     if (blocks != 0 || states != 0 || s.states > 1 || s.copied_from) {
       acting_ = s.requester;
-      PoolUnits const extra = retire(seq, s);
-      PoolUnits const need = organization_.need({blocks, states, {}});
-      if (!fits(need, extra) && !make_room_alone({blocks, states, {}}, extra)) {
-        unretire(seq, s);
-        s.new_states = 0;
-        return fail(shortage(need), s);
+      Demand const demand{blocks, states, {}};
+      Units slots = 0;
+      PoolUnits const extra = retire(seq, s, slots);
+      PoolUnits need = organization_.need(demand);
+      if (slots > 0) need[Organization::state_pool] = most_need(demand, slots);
+      bool cleared = false;
+      if (!fits(need, extra)) {
+        if (!make_room_alone(demand, extra)) {
+          unretire(seq, s);
+          s.new_states = 0;
+          return fail(shortage(need), s);
+        }
+        cleared = true;
       }
       finish_retire(seq, s);
+      if (slots > 0 || cleared) need = organization_.need(demand);
       View view{*this};
       for (int pool = 0; pool < pools; ++pool) order_.make_keyless(view, pool, need[pool]);
       while (s.blocks < blocks_after) row_blocks(seq)[s.blocks++] = take_block(s);
@@ -391,11 +404,18 @@ class JointCache {
   // --- invalidation ------------------------------------------------------------------------------
 
   /// Removes one block or checkpoint from discovery; running sequences keep their references.
-  void invalidate(AttentionHandle a) noexcept { invalidate(a, LossCause::invalidated); }
-  void invalidate(StateHandle s) noexcept { invalidate(s, LossCause::invalidated); }
+  void invalidate(AttentionHandle a) noexcept {
+    acting_ = 0;
+    invalidate(a, LossCause::invalidated);
+  }
+  void invalidate(StateHandle s) noexcept {
+    acting_ = 0;
+    invalidate(s, LossCause::invalidated);
+  }
 
   /// Removes everything cached under this prompt at or past `from` tokens.
   void invalidate(const Prompt& prompt, Tokens from = 0) noexcept {
+    acting_ = 0;
     NodeIndex at = index_.find_root(prompt.salt, prompt.extra);
     for (Units i = 0; at && i < prompt.length / block_tokens(); ++i) {
       at = index_.find_child(at, block_of(prompt, i));
@@ -405,6 +425,7 @@ class JointCache {
 
   /// A step failed on the device: nothing that it or a later one published may be found again.
   void invalidate_since(Step failed) noexcept {
+    acting_ = 0;
     for (std::int32_t i = 0; i < states_capacity_; ++i)
       if (states_[i].node && states_[i].published >= failed)
         invalidate(StateHandle{i}, LossCause::failed_step);
@@ -415,10 +436,8 @@ class JointCache {
 
   /// Forgets everything that is discoverable; running sequences go on.
   void clear() noexcept {
-    for (std::int32_t i = 0; i < states_capacity_; ++i)
-      if (states_[i].node) invalidate(StateHandle{i}, LossCause::cleared);
-    for (std::int32_t i = 0; i < blocks_capacity_; ++i)
-      if (blocks_[i].node) invalidate(AttentionHandle{i}, LossCause::cleared);
+    acting_ = 0;
+    forget_everything();
   }
 
   // --- facts -------------------------------------------------------------------------------------
@@ -704,12 +723,6 @@ class JointCache {
     }
     return {p.keys[i], tokens};
   }
-  static MissReason miss_at_zero(const Match& m) noexcept {
-    if (m.joint > 0) return MissReason::none;
-    if (m.recurrent > 0) return MissReason::attention;
-    return m.raw > 0 ? MissReason::checkpoint : MissReason::cold;
-  }
-
   void event([[maybe_unused]] Event e) noexcept {
     if constexpr (Observer::enabled) {
       e.step = step_;
@@ -723,7 +736,7 @@ class JointCache {
       e.parent_key = node.parent >= 0 ? index_[NodeIndex{node.parent}].key : 0;
       e.salt = node.salt;
       e.boundary = node.depth * block_tokens();
-      e.tokens = block_tokens();
+      if (e.tokens == 0) e.tokens = block_tokens();
       event(e);
     }
   }
@@ -1079,6 +1092,13 @@ class JointCache {
     while (index_[n].oldest_unit >= 0) invalidate(AttentionHandle{index_[n].oldest_unit}, cause);
   }
 
+  void forget_everything() noexcept {
+    for (std::int32_t i = 0; i < states_capacity_; ++i)
+      if (states_[i].node) invalidate(StateHandle{i}, LossCause::cleared);
+    for (std::int32_t i = 0; i < blocks_capacity_; ++i)
+      if (blocks_[i].node) invalidate(AttentionHandle{i}, LossCause::cleared);
+  }
+
   /// A cached object loses its place: out of the index, then its units to the front, keyless.
   void reclaim(AttentionHandle a, LossCause cause) noexcept {
     tell_referenced({ObjectKind::attention, a.value});
@@ -1177,7 +1197,13 @@ class JointCache {
         a.match.joint = joint = 0;
         a.match.joint_node = {};
         need = admission_need_alone(prompt, a.match);
-        if (!fits(need)) clear();
+        if (!fits(need)) {
+          a.match.settled = 0;  // what is cleared cannot be adopted
+          a.match.raw_node = {};
+          acting_ = request.requester;
+          forget_everything();
+          need = admission_need_alone(prompt, a.match);
+        }
       }
     }
     NodeIndex const root = index_.root(prompt.salt, prompt.extra, 0);
@@ -1254,6 +1280,7 @@ class JointCache {
       event_on(m.joint_node, {.kind = EventKind::adopt,
                               .object = ObjectKind::checkpoint,
                               .request = request.requester,
+                              .tokens = m.joint,
                               .handle = checkpoint.value});
     }
     ++version_;
@@ -1275,19 +1302,29 @@ class JointCache {
   }
 
   /// Gives the superseded states back, deepest first: all but the last. Published ones only, since
-  /// that can be undone; says how many units the others will add.
-  PoolUnits retire(SequenceHandle seq, Sequence& s) noexcept {
+  /// that can be undone; says how many units the others will add, and the slots of one of them if
+  /// their carriers change with it.
+  PoolUnits retire(SequenceHandle seq, Sequence& s, Units& slots) noexcept {
     PoolUnits extra;
     HeldState const* const held = row_states(seq);
     for (std::uint32_t i = s.states; i-- > 1;) {
       StateHandle const state = held[i - 1].state;
       Object const& o = states_[state.value];
-      if (o.node)
+      if (o.node) {
         dereference(state);
-      else if (o.references == 1 && !options_.fences)
+      } else if (o.references == 1 && !options_.fences) {
         organization_.for_each_own_unit(state, [&](int pool, UnitIndex) { ++extra[pool]; });
+        slots = 0;
+        organization_.for_each_carrier(state, [&](CarrierHandle) { ++slots; });
+      }
     }
     return extra;
+  }
+  /// The state pool's need when private states are about to be given back: their carriers may go
+  /// idle and show single free slots, and then first fit may cost a unit for every slot.
+  Units most_need(Demand d, Units slots) const noexcept {
+    UnitUse const use = organization_.unit_use(Organization::state_pool);
+    return d.attention_blocks * use.attention + d.states * (use.ssm + use.conv + slots);
   }
   void unretire(SequenceHandle seq, Sequence& s) noexcept {
     HeldState const* const held = row_states(seq);
@@ -1297,7 +1334,7 @@ class JointCache {
   void finish_retire(SequenceHandle seq, Sequence& s) noexcept {
     HeldState* const held = row_states(seq);
     for (std::uint32_t i = s.states; i-- > 1;)
-      if (Object const& o = states_[held[i - 1].state.value]; o.live && !o.node)
+      if (Object const& o = states_[held[i - 1].state.value]; o.references > 0 && !o.node)
         dereference(held[i - 1].state);
     if (s.states > 1) {
       held[0] = held[s.states - 1];
@@ -1311,7 +1348,7 @@ class JointCache {
   /// few free slots can cost a unit more than a new one.
   bool make_room_alone(Demand d, PoolUnits extra) noexcept {
     if (active_ != 1 || !fits(organization_.need(d, SlabUse::active), extra)) return false;
-    clear();
+    forget_everything();
     return true;
   }
 

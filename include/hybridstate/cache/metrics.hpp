@@ -28,8 +28,8 @@ class MetricsBoard {
     std::uint64_t plain[count];
     std::memcpy(plain, &now, sizeof now);
     std::uint64_t const turn = words_->turn.load(std::memory_order_relaxed);
+    // A reader that sees one of the words below (release, acquire) also sees the odd turn.
     words_->turn.store(turn + 1, std::memory_order_relaxed);
-    std::atomic_thread_fence(std::memory_order_release);
     for (std::size_t i = 0; i < count; ++i)
       words_->word[i].store(plain[i], std::memory_order_release);
     words_->turn.store(turn + 2, std::memory_order_release);
