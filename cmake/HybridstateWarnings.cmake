@@ -6,9 +6,8 @@ add_library(hybridstate_warnings INTERFACE)
 if(CMAKE_CXX_COMPILER_ID MATCHES "GNU|Clang")
   target_compile_options(hybridstate_warnings INTERFACE
     $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wconversion;-Wshadow>
-    # clang counts -Wsign-conversion under -Wconversion, g++ does not: ask both for the same;
     # libstdc++ 12 calls a function that it deprecates itself (std::stable_sort)
-    $<$<COMPILE_LANG_AND_ID:CXX,Clang,AppleClang>:-Wno-sign-conversion;-Wno-deprecated-declarations>
+    $<$<COMPILE_LANG_AND_ID:CXX,Clang,AppleClang>:-Wno-deprecated-declarations>
     $<$<BOOL:${HYBRIDSTATE_WARNINGS_AS_ERRORS}>:$<$<COMPILE_LANGUAGE:CXX>:-Werror>>)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
     # false alarms of g++ 12 inside std::string concatenation (GCC bug 105651)

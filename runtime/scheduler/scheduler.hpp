@@ -72,8 +72,8 @@ class Scheduler {
     plan_.clear(cache_.begin_step());
     finished_.clear();
     Tokens budget = options_.token_budget;
-    bool const preempted = schedule_running(budget);
-    if (!preempted) schedule_waiting(budget);
+    bool const short_of_memory = schedule_running(budget);
+    if (!short_of_memory) schedule_waiting(budget);
     execute();
     observer_.after_step(*this, plan_);
     return true;
@@ -122,6 +122,9 @@ class Scheduler {
     bool admitted_once = false;
   };
 
+  /// Whether a running request got its memory: no = it is out, waits = it keeps its place.
+  enum class Placed : std::uint8_t { no, yes, waits };
+
   void receive() {
     std::int64_t const now = clock_.now();
     while (next_arrival_ < requests_.size() &&
@@ -132,61 +135,67 @@ class Scheduler {
     }
   }
 
+  Tokens max_tokens(std::uint32_t r) const {
+    return workload_.requests[r].prompt_tokens + workload_.requests[r].output_tokens;
+  }
   Tokens remaining(const Live& live) const {
     return live.known - cache_.position(live.sequence);
   }
 
-  /// True when a request was preempted: such a step admits nobody.
+  /// True when a running request was preempted or waits for memory: such a step admits nobody.
   bool schedule_running(Tokens& budget) {
-    bool preempted = false;
+    bool short_of_memory = false;
     for (std::size_t i = 0; i < running_.size() && budget > 0; ++i) {
       std::uint32_t const r = running_[i];
       Tokens n = std::min(remaining(requests_[r]), budget);
-      bool placed = false;
-      while (!placed) {
+      Placed placed = Placed::no;
+      while (placed == Placed::no) {
         Shortage const why = cache_.reserve(requests_[r].sequence, n);
         if (why) {
-          placed = true;
+          placed = Placed::yes;
           break;
         }
         count_failure(why);
-        if (running_.size() > 1) {
+        if (why.refusal == Refusal::wait_fence) {
+          placed = Placed::waits;  // what it lacks is given back already
+          short_of_memory = true;
+        } else if (running_.size() == 1) {
+          placed = reserve_alone(r, n);
+          if (placed == Placed::waits) short_of_memory = true;
+          if (placed == Placed::no) break;
+        } else {
           bool const itself = running_.back() == r;
           preempt_last();
-          preempted = true;
+          short_of_memory = true;
           if (itself) break;
-        } else if (!reserve_alone(r, n)) {
-          break;
-        } else {
-          placed = true;
         }
       }
-      if (i >= running_.size() || running_[i] != r) break;
-      if (!placed) continue;
+      if (placed != Placed::yes) continue;
       submit(r, n);
       budget -= n;
     }
     drop_ended();
-    return preempted;
+    return short_of_memory;
   }
 
   /// The only running sequence did not get its chunk: up to its first boundary, or not at all.
-  bool reserve_alone(std::uint32_t r, Tokens& n) {
+  Placed reserve_alone(std::uint32_t r, Tokens& n) {
     Live& live = requests_[r];
     Tokens const grid = cache_.checkpoint_tokens();
     Tokens const at = cache_.position(live.sequence);
     Tokens const cut = std::min(n, grid - at % grid);
-    Shortage const why = cut < n ? cache_.reserve(live.sequence, cut) : Shortage{Refusal::wait_units, -1, {}, {}};
-    if (why) {
+    if (cut < n) {
+      Shortage const why = cache_.reserve(live.sequence, cut);
       n = cut;
-      return true;
+      if (why) return Placed::yes;
+      if (why.refusal == Refusal::wait_fence) return Placed::waits;
     }
     live.record.outcome = RequestOutcome::capacity;
     live.record.reason = "the sequence outgrew the pools at " + std::to_string(at) +
                          " tokens with nothing else running";
     ++totals_.capacity_ended;
     ended_.push_back(r);
-    return false;
+    return Placed::no;
   }
 
   void schedule_waiting(Tokens& budget) {
@@ -199,13 +208,13 @@ class Scheduler {
         live.entered = true;
       }
       Match const match = cache_.lookup(prompt);
-      AdmitRequest const request{
-          r, live.record.prompt_tokens + workload_.requests[r].output_tokens};
+      AdmitRequest const request{r, max_tokens(r)};
       bool const resumes = static_cast<bool>(live.sequence);
       Admission const a = resumes ? cache_.resume(live.sequence, prompt, request, gate_, &match)
                                   : cache_.admit(prompt, request, gate_, &match);
       if (!a) {
-        if (a.refusal == Refusal::never_fits || a.refusal == Refusal::too_long) {
+        if (a.refusal == Refusal::never_fits || a.refusal == Refusal::too_long ||
+            a.refusal == Refusal::key_bytes) {
           refuse(r, a);
           continue;
         }
@@ -216,9 +225,17 @@ class Scheduler {
       waiting_.pop_front();
       admit(r, a);
       Tokens n = std::min(remaining(live), budget);
-      if (!cache_.reserve(live.sequence, n)) {
-        // Only a waived admission can come here: it runs alone.
-        if (!reserve_alone(r, n)) {
+      if (Shortage const why = cache_.reserve(live.sequence, n); !why) {
+        if (why.refusal == Refusal::wait_fence) break;
+        if (running_.size() > 1) {  // a cache whose admission test promises too much
+          count_failure(why);
+          preempt_last();
+          break;
+        }
+        // A waived admission: it runs alone.
+        Placed const placed = reserve_alone(r, n);
+        if (placed == Placed::waits) break;
+        if (placed == Placed::no) {
           drop_ended();
           continue;
         }
@@ -245,9 +262,14 @@ class Scheduler {
   void refuse(std::uint32_t r, const Admission& a) {
     RequestRecord& record = requests_[r].record;
     record.outcome = RequestOutcome::refused;
-    record.reason = "needs " + std::to_string(a.need[std::max<int>(a.pool, 0)]) + " units of pool " +
-                    std::to_string(std::max<int>(a.pool, 0)) + ", which has " +
-                    std::to_string(a.available[std::max<int>(a.pool, 0)]);
+    if (a.pool >= 0)
+      record.reason = "needs " + std::to_string(a.need[a.pool]) + " units of pool " +
+                      std::to_string(a.pool) + ", which has " + std::to_string(a.available[a.pool]);
+    else if (a.refusal == Refusal::key_bytes)
+      record.reason = "has more extra key bytes than the cache holds";
+    else
+      record.reason = "its " + std::to_string(max_tokens(r)) + " tokens are more than the cache's " +
+                      "longest sequence";
     ++totals_.refused;
     waiting_.pop_front();
   }
@@ -295,9 +317,14 @@ class Scheduler {
       // Nothing could run: the head waits for a publication of this very step or for a fence, and
       // both are over with the step.
       cache_.complete(plan_.step);
-      if (++empty_steps_ > 2 && !waiting_.empty())
-        throw std::logic_error("the scheduler stands still at request " +
-                               std::to_string(waiting_.front()));
+      std::uint64_t const over = totals_.refused + totals_.capacity_ended;
+      bool const idle = running_.empty() && waiting_.empty();
+      empty_steps_ = idle || over != over_ ? 0 : empty_steps_ + 1;
+      over_ = over;
+      if (empty_steps_ > 2)
+        throw std::logic_error(
+            "the scheduler stands still at request " +
+            std::to_string(running_.empty() ? waiting_.front() : running_.front()));
       return;
     }
     empty_steps_ = 0;
@@ -311,7 +338,6 @@ class Scheduler {
     }
     clock_.advance(took);
     ++totals_.steps;
-    if (plan_.step > options_.fence_lag) cache_.complete(plan_.step - options_.fence_lag);
     std::int64_t const now = clock_.now();
     for (Chunk const& c : plan_.chunks) {
       if (!c.samples) continue;
@@ -327,6 +353,7 @@ class Scheduler {
       requests_[r].record.finished_ns = now;
       finish(r);
     }
+    if (plan_.step > options_.fence_lag) cache_.complete(plan_.step - options_.fence_lag);
   }
 
   void finish(std::uint32_t r) {
@@ -356,7 +383,8 @@ class Scheduler {
   std::vector<std::uint32_t> ended_;
   StepPlan plan_;
   Totals totals_;
-  std::uint32_t empty_steps_ = 0;
+  std::uint32_t empty_steps_ = 0;  ///< in a row, with somebody there and nobody leaving
+  std::uint64_t over_ = 0;         ///< requests refused or ended at the last empty step
 };
 
 }  // namespace hybridstate::runtime

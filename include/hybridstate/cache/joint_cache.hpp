@@ -151,18 +151,27 @@ class JointCache {
     Tokens const block = block_tokens();
     Tokens const grid = checkpoint_tokens();
     Units const blocks = prompt.length / block;
+    bool const keyed = !prompt.keys.empty();
+    PrefixIndex::Ahead ahead(index_, at,
+                             prompt.keys.first(std::min<std::size_t>(prompt.keys.size(), blocks)));
     bool contiguous = true;
     bool settled = true;
+    Units idle = 0;
     for (Units i = 0; i < blocks; ++i) {
-      at = index_.find_child(at, block_of(prompt, i));
+      BlockView const view = block_of(prompt, i);
+      at = index_.find_child(
+          at, view, keyed ? ahead.next() : PrefixIndex::path_to(index_[at].path, view.key));
       if (!at) break;
       PrefixNode const& node = index_[at];
       Tokens const end = (i + 1) * block;
       if (contiguous && node.oldest_unit >= 0) {
         m.raw = end;
-        settled = settled && !pending(blocks_[node.oldest_unit].published);
+        Object const& o = blocks_[node.oldest_unit];
+        settled = settled && !pending(o.published);
+        idle += o.references == 0 && !o.fenced ? 1U : 0U;
         if (settled) {
           m.settled = end;
+          m.settled_idle = idle;
           m.raw_node = at;
         }
       } else {
@@ -172,6 +181,7 @@ class JointCache {
         m.recurrent = end;
         if (contiguous) {
           m.joint = end;
+          m.joint_idle = idle;
           m.joint_node = at;
           m.pending = !settled || pending(states_[node.oldest_state].published);
         }
@@ -792,7 +802,7 @@ class JointCache {
     } else if (o.node) {
       tell_referenced({ObjectKind::attention, a.value});
       organization_.for_each_own_unit(
-          a, [&](int pool, UnitIndex u) { organization_.pool(pool).unlist(u); });
+          a, [&](int pool, UnitIndex u) { organization_.pool(pool).unlist_cached(u); });
       --blocks_use_.cached;
     }
   }
@@ -807,7 +817,7 @@ class JointCache {
       if (o.node) {
         tell_referenced({ObjectKind::checkpoint, s.value});
         organization_.for_each_own_unit(
-            s, [&](int pool, UnitIndex u) { organization_.pool(pool).unlist(u); });
+            s, [&](int pool, UnitIndex u) { organization_.pool(pool).unlist_cached(u); });
         --states_use_.cached;
       }
       organization_.for_each_carrier(s, [&](CarrierHandle c) { carrier_step(c, +1, 0); });
@@ -1206,7 +1216,7 @@ class JointCache {
         }
       }
     }
-    NodeIndex const root = index_.root(prompt.salt, prompt.extra, 0);
+    NodeIndex const root = joint > 0 ? NodeIndex{} : index_.root(prompt.salt, prompt.extra, 0);
     SequenceHandle const seq = into ? into : free_sequences_[--free_sequence_count_];
     adopt(seq, prompt, request, a.match, root);
     a.sequence = seq;
@@ -1229,6 +1239,11 @@ class JointCache {
   NodeIndex adopted_tip(const Match& m) const noexcept {
     return options_.reuse_beyond_joint && m.settled > m.joint ? m.raw_node : m.joint_node;
   }
+  /// Of the blocks that it adopts, those that only the cache holds.
+  Units adopted_idle(const Match& m) const noexcept {
+    if (options_.reuse_beyond_joint && m.settled > m.joint) return m.settled_idle;
+    return m.joint > 0 ? m.joint_idle : 0;
+  }
   Units kept_states(const Prompt& p, const Match& m) const noexcept {
     return 1 + options_.placement.inside(m.joint, p.length, checkpoint_tokens(), p.length);
   }
@@ -1239,12 +1254,8 @@ class JointCache {
     StateHandle const checkpoint = this->checkpoint(m);
     PoolUnits need = organization_.need({ceil_div(p.length, block_tokens()) - adopted,
                                          std::min(kept_states(p, m), most_states), checkpoint});
-    UnitUse const use = organization_.unit_use(Organization::attention_pool);
-    NodeIndex n = adopted_tip(m);
-    for (Units i = adopted; i > 0; --i, n = {index_[n].parent}) {
-      Object const& o = blocks_[index_[n].oldest_unit];
-      if (o.references == 0 && !o.fenced) need[Organization::attention_pool] += use.attention;
-    }
+    need[Organization::attention_pool] +=
+        adopted_idle(m) * organization_.unit_use(Organization::attention_pool).attention;
     if (checkpoint && states_[checkpoint.value].references == 0 &&
         !states_[checkpoint.value].fenced)
       organization_.for_each_own_unit(checkpoint, [&](int pool, UnitIndex) { ++need[pool]; });

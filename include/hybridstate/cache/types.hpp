@@ -66,6 +66,8 @@ struct Match {
   NodeIndex joint_node;       ///< node of J
   NodeIndex raw_node;         ///< node of the last settled (not pending) block of the raw match
   Tokens settled = 0;         ///< tokens up to raw_node
+  Units joint_idle = 0;       ///< of the blocks up to J, those that no sequence references
+  Units settled_idle = 0;     ///< the same up to raw_node
   std::uint64_t version = 0;  ///< of the cache; a match of an older version is looked up again
 };
 

@@ -8,6 +8,17 @@
 
 HYBRIDSTATE_NAMESPACE_BEGIN
 
+namespace detail {
+
+/// Asks for the cache line of `p`, which may be any address.
+inline void prefetch([[maybe_unused]] const void* p) noexcept {
+#if defined(__GNUC__)
+  __builtin_prefetch(p);
+#endif
+}
+
+}  // namespace detail
+
 /// A table whose size is fixed at construction, indexed by any integer type: table indices are
 /// 32-bit and signed here, because a negative one means absent.
 template <class T>

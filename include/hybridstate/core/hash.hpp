@@ -58,6 +58,23 @@ inline std::uint64_t hash_bytes(const void* data, std::size_t n, std::uint64_t s
   return fold_product(h ^ n, hash_mul[0]);
 }
 
+/// Whether two runs of n tokens are equal. Short blocks are compared in place: a call would cost
+/// more than the comparison.
+inline bool equal_tokens(const TokenId* a, const TokenId* b, std::size_t n) noexcept {
+  constexpr std::size_t run = 16;
+  if (n > 8 * run || n % run != 0) return std::memcmp(a, b, n * sizeof(TokenId)) == 0;
+  auto const* x = reinterpret_cast<const unsigned char*>(a);
+  auto const* y = reinterpret_cast<const unsigned char*>(b);
+  for (; n > 0; n -= run, x += run * sizeof(TokenId), y += run * sizeof(TokenId)) {
+    std::uint64_t different[4];
+    for (int i = 0; i < 4; ++i)
+      different[i] = (read_word(x + 8 * i) ^ read_word(y + 8 * i)) |
+                     (read_word(x + 32 + 8 * i) ^ read_word(y + 32 + 8 * i));
+    if ((different[0] | different[1] | different[2] | different[3]) != 0) return false;
+  }
+  return true;
+}
+
 }  // namespace detail
 
 /// The default key of a block of tokens. Content only: the parent is confirmed by the index.

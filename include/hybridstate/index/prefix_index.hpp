@@ -30,9 +30,10 @@ struct BlockView {
 inline constexpr std::uint32_t max_counted_requesters = 3;
 
 /// A node of the prefix tree. Attention units, checkpoints and demand counts hang on it.
-struct PrefixNode {
-  // Read by every lookup.
+struct alignas(64) PrefixNode {
+  // Read by every lookup: one cache line.
   BlockKey key = 0;
+  std::uint64_t path = 0;          ///< hash of the keys from the root to here: the place in the table
   std::int32_t parent = -1;        ///< -1: a root, one per salt and key bytes
   std::int32_t oldest_unit = -1;   ///< attention blocks on this node, oldest first
   std::int32_t oldest_state = -1;  ///< checkpoints on this node, oldest first
@@ -55,8 +56,9 @@ struct PrefixNode {
   std::uint64_t salt = 0;
 };
 
-/// A fixed-capacity table of prefix nodes with a hash from (parent, key) to the child. A key only
-/// finds a candidate; parent and tokens confirm it, and a colliding prefix gets a node of its own.
+/// A fixed-capacity table of prefix nodes with a hash from the keys of a path to its last node. A
+/// key only finds a candidate; parent and tokens confirm it, and a colliding prefix gets a node of
+/// its own. The hash of a path needs no node on it, so that a lookup may run ahead of its memory.
 /// When the table is full the least recently touched childless node with nothing on it goes.
 class PrefixIndex {
  public:
@@ -95,7 +97,7 @@ class PrefixIndex {
   /// The root of a salt and its extra key bytes, or absent.
   NodeIndex find_root(std::uint64_t salt, std::span<const std::byte> extra) const noexcept {
     BlockKey const key = root_key(salt, extra);
-    return probe(-1, key, [&](std::int32_t n) {
+    return probe(-1, key, path_to(root_path, key), [&](std::int32_t n) {
       return nodes_[n].salt == salt && extra_size_[n] == extra.size() &&
              (extra.empty() || std::memcmp(extra_of(n), extra.data(), extra.size()) == 0);
     });
@@ -103,11 +105,61 @@ class PrefixIndex {
 
   /// The child of `parent` that holds exactly this block, or absent.
   NodeIndex find_child(NodeIndex parent, BlockView block) const noexcept {
-    return probe(parent.value, block.key, [&](std::int32_t n) {
+    return find_child(parent, block, path_to(nodes_[parent.at()].path, block.key));
+  }
+
+  /// The same when the hash of the child's path is known already.
+  NodeIndex find_child(NodeIndex parent, BlockView block, std::uint64_t path) const noexcept {
+    return probe(parent.value, block.key, path, [&](std::int32_t n) {
       return identity_ == BlockIdentity::trusted_id ||
-             std::memcmp(tokens_of(n), block.tokens,
-                         std::size_t{block_tokens_} * sizeof(TokenId)) == 0;
+             detail::equal_tokens(tokens_of(n), block.tokens, block_tokens_);
     });
+  }
+
+  /// The hashes of a path whose keys are known, block by block, from the first one below `root`;
+  /// fetches what the next lookups will read, so that its latencies overlap.
+  class Ahead {
+   public:
+    Ahead(const PrefixIndex& index, NodeIndex root, std::span<const BlockKey> keys) noexcept
+        : index_(index), keys_(keys), path_(index[root].path) {
+      while (filled_ < far && filled_ < keys_.size()) fetch_bucket();
+      for (std::size_t i = 0; i < near && i < filled_; ++i) fetch_node(i);
+    }
+    std::uint64_t next() noexcept {
+      if (at_ + near < filled_) fetch_node(at_ + near);
+      std::uint64_t const path = paths_[at_++ % far];
+      if (filled_ < keys_.size()) fetch_bucket();
+      return path;
+    }
+
+   private:
+    static constexpr std::size_t far = 16;  ///< blocks from a bucket's fetch to its use
+    static constexpr std::size_t near = 6;  ///< the same of nodes and tokens
+
+    void fetch_bucket() noexcept {
+      path_ = path_to(path_, keys_[filled_]);
+      paths_[filled_++ % far] = path_;
+      detail::prefetch(&index_.buckets_[static_cast<std::uint32_t>(path_) & index_.mask_]);
+    }
+    void fetch_node(std::size_t i) noexcept {
+      std::int32_t const n =
+          index_.buckets_[static_cast<std::uint32_t>(paths_[i % far]) & index_.mask_].node;
+      if (n < 0) return;
+      detail::prefetch(&index_.nodes_[n]);
+      if (index_.identity_ == BlockIdentity::tokens) detail::prefetch(index_.tokens_of(n));
+    }
+
+    const PrefixIndex& index_;
+    std::span<const BlockKey> keys_;
+    std::uint64_t path_;
+    std::uint64_t paths_[far];
+    std::size_t filled_ = 0;
+    std::size_t at_ = 0;
+  };
+
+  /// The hash of a path one block longer.
+  static std::uint64_t path_to(std::uint64_t parent_path, BlockKey key) noexcept {
+    return detail::fold_product(parent_path ^ key, detail::hash_mul[0]) ^ parent_path;
   }
 
   /// Finds or makes a root; absent when no node can be had or the bytes are too many.
@@ -177,12 +229,8 @@ class PrefixIndex {
     std::uint32_t tag = 0;
   };
 
-  static std::uint64_t mix(std::int32_t parent, BlockKey key) noexcept {
-    return detail::fold_product(
-        key ^
-            (static_cast<std::uint64_t>(static_cast<std::uint32_t>(parent)) * detail::hash_mul[1]),
-        detail::hash_mul[0]);
-  }
+  static constexpr std::uint64_t root_path = detail::hash_mul[1];
+
   static BlockKey root_key(std::uint64_t salt, std::span<const std::byte> extra) noexcept {
     return detail::hash_bytes(extra.data(), extra.size(), salt);
   }
@@ -200,10 +248,10 @@ class PrefixIndex {
   }
 
   template <class Confirm>
-  NodeIndex probe(std::int32_t parent, BlockKey key, Confirm&& confirm) const noexcept {
-    std::uint64_t const h = mix(parent, key);
-    auto const tag = static_cast<std::uint32_t>(h >> 32);
-    for (std::uint32_t at = static_cast<std::uint32_t>(h) & mask_; buckets_[at].node >= 0;
+  NodeIndex probe(std::int32_t parent, BlockKey key, std::uint64_t path,
+                  Confirm&& confirm) const noexcept {
+    auto const tag = static_cast<std::uint32_t>(path >> 32);
+    for (std::uint32_t at = static_cast<std::uint32_t>(path) & mask_; buckets_[at].node >= 0;
          at = (at + 1) & mask_) {
       std::int32_t const n = buckets_[at].node;
       if (buckets_[at].tag == tag && nodes_[n].key == key && nodes_[n].parent == parent &&
@@ -220,6 +268,7 @@ class PrefixIndex {
     std::uint32_t const generation = nodes_[n].generation + 1;
     nodes_[n] = PrefixNode{};
     nodes_[n].key = key;
+    nodes_[n].path = path_to(parent < 0 ? root_path : nodes_[parent].path, key);
     nodes_[n].parent = parent;
     nodes_[n].depth = depth;
     nodes_[n].generation = generation;
@@ -228,10 +277,10 @@ class PrefixIndex {
     nodes_[n].touched = recent_.tail == IndexLinks::end ? 0 : nodes_[recent_.tail].touched;
     extra_size_[n] = 0;
     recency_.push_back(recent_, n);
-    std::uint64_t const h = mix(parent, key);
-    std::uint32_t at = static_cast<std::uint32_t>(h) & mask_;
+    std::uint64_t const path = nodes_[n].path;
+    std::uint32_t at = static_cast<std::uint32_t>(path) & mask_;
     while (buckets_[at].node >= 0) at = (at + 1) & mask_;
-    buckets_[at] = {n, static_cast<std::uint32_t>(h >> 32)};
+    buckets_[at] = {n, static_cast<std::uint32_t>(path >> 32)};
     return {n};
   }
 
@@ -259,9 +308,7 @@ class PrefixIndex {
   }
 
   void unhash(std::int32_t n) noexcept {
-    auto home = [&](std::int32_t m) {
-      return static_cast<std::uint32_t>(mix(nodes_[m].parent, nodes_[m].key)) & mask_;
-    };
+    auto home = [&](std::int32_t m) { return static_cast<std::uint32_t>(nodes_[m].path) & mask_; };
     std::uint32_t hole = home(n);
     while (buckets_[hole].node != n) hole = (hole + 1) & mask_;
     // Backward shift keeps every probe chain whole without tombstones.
