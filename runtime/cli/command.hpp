@@ -1,0 +1,30 @@
+// SPDX-FileCopyrightText: 2026 hybridstate contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <stdexcept>
+
+namespace hybridstate::runtime {
+
+/// Bad input from the user: what() is one sentence (what, where, what would be right); exit code 2.
+class UsageError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// What the parsed command line asked for; returns the exit code.
+using Action = std::function<int()>;
+
+// Each command adds itself to the application and, when chosen, sets `action`. One file each.
+void add_compare(CLI::App& app, Action& action);
+void add_run(CLI::App& app, Action& action);
+void add_plan(CLI::App& app, Action& action);
+void add_presets(CLI::App& app, Action& action);
+void add_make_model(CLI::App& app, Action& action);
+
+/// The whole program. Bad input ends with one sentence on stderr and 2; a failure inside with 1.
+int run_command_line(int argc, const char* const* argv);
+
+}  // namespace hybridstate::runtime

@@ -1,0 +1,59 @@
+// SPDX-FileCopyrightText: 2026 hybridstate contributors
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "cli/command.hpp"
+#include "cli/serving_options.hpp"
+#include "report/table.hpp"
+
+namespace hybridstate::runtime {
+
+namespace {
+
+struct RunOptions : ServingOptions {
+  std::string organization = "S2";
+  std::string policy = "paper";
+};
+
+int run(RunOptions& options) {
+  ServingSetup const setup = prepare(options, 1);
+  RunSpec spec = setup.spec;
+  PolicyChoice const choice = parse_policy(options.policy);
+  spec.order = choice.order;
+  spec.reuse_beyond_joint |= choice.reuse_beyond_joint;
+  try {
+    spec.arm = parse_arm(options.organization);
+  } catch (const std::invalid_argument& error) {
+    throw UsageError(fmt::format("--org: {}", error.what()));
+  }
+  Comparison comparison;
+  comparison.model = setup.model_name;
+  comparison.heading = setup.heading;
+  serve_all(options, setup, {spec}, false, comparison);
+  write_outputs(options, comparison);
+  print_run_details(comparison);
+  return 0;
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, Action& action) {
+  CLI::App* const command =
+      app.add_subcommand("run", "Serve one workload under one organization, in detail");
+  auto const options = std::make_shared<RunOptions>();
+  options->add_to(*command);
+  command->add_option("--org", options->organization, "S0, S1, S2, D0, D0-M512, infinite, byte-exact")
+      ->capture_default_str();
+  command
+      ->add_option("--policy", options->policy,
+                   "reclaim order: paper or path-safe; may end in +reuse")
+      ->capture_default_str();
+  command->footer(
+      "example:\n  hybridstate run --org S2 --workload paper --budget b83 --headroom 0.27 --out "
+      "out/s2");
+  command->callback([options, &action] { action = [options] { return run(*options); }; });
+}
+
+}  // namespace hybridstate::runtime

@@ -1,0 +1,77 @@
+// SPDX-FileCopyrightText: 2026 hybridstate contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "report/result.hpp"
+#include "scheduler/run.hpp"
+#include "workload/workload.hpp"
+
+namespace hybridstate::runtime {
+
+/// The options that `compare` and `run` share, as the user wrote them.
+struct ServingOptions {
+  // workload
+  std::string workload = "paper";
+  WorkloadOptions content;
+  std::string lengths = "original";
+  std::string arrivals = "poisson";
+  std::string max_context;
+  bool isolate = false;
+  std::uint32_t seeds = 0;  ///< 0: by command and workload
+  // memory
+  std::string model = "falcon-h1-7b";
+  std::string config;
+  std::uint32_t tensor_parallel = 1;
+  std::string budget;
+  std::string memory;
+  std::string weights;
+  std::string split;
+  Units null_units = 1;
+  // serving
+  std::uint32_t cap = 0;  ///< 0: 63 for paper, 256 for traces
+  Tokens token_budget = 2048;
+  double headroom = 0;
+  std::string slab = "by-last-state";
+  std::string placement = "dense";
+  bool reuse_beyond_joint = false;
+  int fence_lag = -1;  ///< -1: fences off
+  std::string device = "a100-40gb";
+  // output
+  std::string json, csv, html, out;
+  std::uint32_t threads = 0;
+
+  void add_to(CLI::App& app);
+};
+
+/// One policy of "--policy": an order, with "+reuse" re-use of attention beyond J.
+struct PolicyChoice {
+  OrderPolicy order = OrderPolicy::paper;
+  bool reuse_beyond_joint = false;
+};
+PolicyChoice parse_policy(const std::string& text);
+
+/// The options after checking: everything but the arm and the policy of a run.
+struct ServingSetup {
+  RunSpec spec;
+  WorkloadSpec workload;
+  std::vector<std::uint64_t> seeds;
+  std::string model_name;
+  std::vector<std::string> heading;
+};
+/// Throws UsageError, WorkloadError, DeviceError or ConfigurationError with one sentence.
+ServingSetup prepare(ServingOptions& options, std::uint32_t default_seeds);
+
+/// Serves every spec under every seed on `threads` threads and fills `comparison.runs`, row-major.
+/// With `same_work`, requests that some spec can never hold are dropped from all of them and counted.
+void serve_all(const ServingOptions& options, const ServingSetup& setup,
+               const std::vector<RunSpec>& specs, bool same_work, Comparison& comparison);
+
+/// Writes the files that the user asked for.
+void write_outputs(const ServingOptions& options, const Comparison& comparison);
+
+}  // namespace hybridstate::runtime

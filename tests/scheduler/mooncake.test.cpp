@@ -1,0 +1,62 @@
+// SPDX-FileCopyrightText: 2026 hybridstate contributors
+// SPDX-License-Identifier: Apache-2.0
+
+// The public conversation trace, where it is present.
+
+#include "workload/mooncake.hpp"
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <hybridstate/geometry/presets.hpp>
+#include <string>
+
+#include "report/summary.hpp"
+#include "support.hpp"
+
+using namespace scheduler_test;
+
+#ifndef HYBRIDSTATE_MOONCAKE_TRACE
+#define HYBRIDSTATE_MOONCAKE_TRACE ""
+#endif
+
+TEST_CASE("a slice of the Mooncake conversation trace under four organizations") {
+  std::string const path = HYBRIDSTATE_MOONCAKE_TRACE;
+  if (path.empty() || !std::filesystem::exists(path)) {
+    MESSAGE("skipped: the Mooncake conversation trace is not here");
+    return;
+  }
+  TraceOptions options;
+  options.rate_scale = 0.25;
+  options.max_context = parse_max_context("32768:drop");
+  options.limit = 600;
+  Workload const w = read_mooncake(path, options);
+  REQUIRE(w.requests.size() == 600);
+
+  RunSpec spec;
+  const ModelPreset& model = *find_preset("falcon-h1-7b");
+  spec.model = model.geometry;
+  spec.split = {model.attention_ppm};
+  spec.law = find_step_law("a100-40gb");
+  spec.cap = 256;
+  for (Bytes gib : {20, 6})
+    for (OrderPolicy order : {OrderPolicy::paper, OrderPolicy::path_safe})
+      for (Arm arm : organization_arms) {
+        spec.arm = arm;
+        spec.order = order;
+        spec.budget = bytes_over_all_layers(gib << 30);
+        CAPTURE(gib);
+        CAPTURE(arm_name(arm));
+        CAPTURE(policy_name(spec));
+        RunResult const run = run_simulated(spec, w, BlockIds(w, block_tokens_of(spec)));
+        check_run(run, w);
+        CHECK(run.capacity_ended == 0);
+        for (RequestRecord const& r : run.requests) {
+          Tokens const tokens = r.prompt_tokens + w.requests[r.index].output_tokens;
+          CHECK(tokens <= 32768);
+          CHECK((r.outcome == RequestOutcome::refused) == !never_fits(spec, tokens).empty());
+        }
+        if (gib == 20) CHECK(run.refused == 0);
+        CHECK(summarize(run).output_rate.value() > 0);
+      }
+}
