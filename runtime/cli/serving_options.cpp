@@ -71,7 +71,8 @@ void ServingOptions::add_to(CLI::App& app) {
   m->add_option("--budget", budget, "planner bytes per layer: b63, b83, b108 or BYTES (paper: b63)");
   m->add_option("--memory", memory, "bytes over all layers, such as 20GiB (traces: 20GiB)");
   m->add_option("--weights", weights, "bytes to subtract from --memory");
-  m->add_option("--split", split, "D0: attention fraction, or auto (the model's published one)");
+  m->add_option("--split", split, "D0: attention fraction, or auto: from sequences of 4,096 tokens with one state "
+                "each (default: the model's published one, else auto)");
   m->add_option("--null-units", null_units, "units of each pool kept as the engine's null page")
       ->capture_default_str();
 
@@ -118,11 +119,11 @@ namespace {
 
 PoolSplit split_of(const ServingOptions& options, const ModelPreset* preset,
                    const StateLayout& layout) {
-  if (options.split.empty() || options.split == "auto") {
-    if (preset != nullptr && preset->attention_ppm != 0 && options.tensor_parallel == 1)
-      return {preset->attention_ppm};
-    return split_for(layout, SequenceDemand{4096, 4});
-  }
+  bool const published =
+      preset != nullptr && preset->attention_ppm != 0 && options.tensor_parallel == 1;
+  if (options.split.empty() && published) return {preset->attention_ppm};
+  if (options.split.empty() || options.split == "auto")
+    return split_for(layout, SequenceDemand{4096, 1});
   double fraction = 0;
   char const* const end = options.split.data() + options.split.size();
   auto const parsed = std::from_chars(options.split.data(), end, fraction);
