@@ -51,6 +51,7 @@ int run_command_line(int argc, const char* const* argv) {
   add_plan(app, action);
   add_presets(app, action);
   add_make_model(app, action);
+  add_generate(app, action);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& help) {

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "cli/command.hpp"
+#include "cli/model_options.hpp"
 #include "cli/serving_options.hpp"
 #include "report/table.hpp"
 
@@ -18,14 +19,6 @@ struct CompareOptions : ServingOptions {
   bool no_references = false;
 };
 
-Arm arm_of(const std::string& name) {
-  try {
-    return parse_arm(name);
-  } catch (const std::invalid_argument& error) {
-    throw UsageError(fmt::format("--orgs: {}", error.what()));
-  }
-}
-
 int compare(CompareOptions& options) {
   ServingSetup const setup = prepare(options, 12);
   std::vector<RunSpec> specs;
@@ -33,13 +26,13 @@ int compare(CompareOptions& options) {
     PolicyChoice const choice = parse_policy(policy);
     for (std::string const& name : options.organizations) {
       RunSpec spec = setup.spec;
-      spec.arm = arm_of(name);
+      spec.arm = arm_option("--orgs", name);
       spec.order = choice.order;
       spec.reuse_beyond_joint |= choice.reuse_beyond_joint;
       specs.push_back(spec);
     }
   }
-  if (!options.no_references)
+  if (!options.no_references && !setup.cpu)
     for (Arm const reference : {Arm::infinite, Arm::byte_exact}) {
       RunSpec spec = setup.spec;
       spec.arm = reference;

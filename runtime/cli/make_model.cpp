@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <atomic>
 #include <chrono>
+#include <csignal>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -30,6 +32,9 @@ Dtype parse_dtype(const std::string& word) {
   throw UsageError(fmt::format("--dtype: '{}' is not known; choose bf16, f16 or f32", word));
 }
 
+std::atomic<bool> interrupted{false};
+static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler sets it");
+
 int make(const MakeModelChoice& choice) {
   MakeModelOptions options;
   options.seed = choice.seed;
@@ -39,6 +44,9 @@ int make(const MakeModelChoice& choice) {
   const FalconPreset& preset = falcon_preset(choice.preset);
   Progress progress(choice.preset, parameter_count(preset.config) * dtype_bytes(options.dtype));
   options.progress = &progress;
+  options.stop = &interrupted;  // an unfinished file of many gigabytes is removed
+  for (int const signal : {SIGINT, SIGTERM})
+    std::signal(signal, [](int) { interrupted.store(true, std::memory_order_relaxed); });
   auto const start = std::chrono::steady_clock::now();
   MadeModel const made = make_model(preset.config, choice.out, options);
   std::chrono::duration<double> const taken = std::chrono::steady_clock::now() - start;

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "cli/command.hpp"
+#include "cli/model_options.hpp"
 #include "cli/serving_options.hpp"
 #include "report/table.hpp"
 
@@ -23,11 +24,7 @@ int run(RunOptions& options) {
   PolicyChoice const choice = parse_policy(options.policy);
   spec.order = choice.order;
   spec.reuse_beyond_joint |= choice.reuse_beyond_joint;
-  try {
-    spec.arm = parse_arm(options.organization);
-  } catch (const std::invalid_argument& error) {
-    throw UsageError(fmt::format("--org: {}", error.what()));
-  }
+  spec.arm = arm_option("--org", options.organization);
   Comparison comparison;
   comparison.model = setup.model_name;
   comparison.heading = setup.heading;

@@ -17,6 +17,7 @@
 #include <thread>
 
 #include "cli/command.hpp"
+#include "cli/model_options.hpp"
 #include "cli/quantities.hpp"
 #include "model/hf_config.hpp"
 #include "report/html.hpp"
@@ -65,7 +66,7 @@ void ServingOptions::add_to(CLI::App& app) {
   w->add_flag("--all-at-once", trace.all_at_once, "traces: every request arrives at time 0");
 
   CLI::App* const m = group("Memory");
-  m->add_option("--model", model, "model preset, see hybridstate presets")->capture_default_str();
+  m->add_option("--model", model, "model preset, see hybridstate presets; cpu: a model's folder")->capture_default_str();
   m->add_option("--config", config, "Hugging Face config.json instead of a preset");
   m->add_option("--tp", tensor_parallel, "tensor-parallel ranks")->capture_default_str();
   m->add_option("--budget", budget, "planner bytes per layer: b63, b83, b108 or BYTES (paper: b63)");
@@ -88,6 +89,11 @@ void ServingOptions::add_to(CLI::App& app) {
   s->add_flag("--reuse-beyond-j", reuse_beyond_joint,
               "reference cached attention past the joint boundary instead of duplicating it");
   s->add_option("--fences", fence_lag, "units wait until a step N steps later has run");
+  s->add_option("--executor", executor, "simulated, or cpu: run the model in the folder --model")
+      ->capture_default_str();
+  s->add_option("--carry", carry,
+                "cpu: stored recurrent state: fp32, bf16-per-token or bf16-at-grid")
+      ->capture_default_str();
   s->add_option("--device", device, "step law: a100-40gb, a100-40gb-long or a JSON file")
       ->capture_default_str();
 
@@ -220,7 +226,23 @@ ServingSetup prepare(ServingOptions& options, std::uint32_t default_seeds) {
 
   RunSpec& spec = setup.spec;
   ModelPreset const* preset = nullptr;
-  if (options.config.empty()) {
+  if (options.executor != "simulated" && options.executor != "cpu")
+    throw UsageError(fmt::format("--executor {}: use simulated or cpu", options.executor));
+  if (options.executor == "cpu") {
+    if (!options.config.empty() || options.tensor_parallel != 1)
+      throw UsageError("--executor cpu runs one rank of the folder given with --model; leave out "
+                       "--config and --tp");
+    setup.loaded = std::make_shared<const FalconH1Model>(FalconH1Model::load(options.model));
+    setup.cpu = std::make_shared<CpuSettings>();
+    setup.cpu->model = setup.loaded.get();
+    setup.cpu->carry = parse_carry(options.carry);
+    setup.cpu->threads = options.threads;
+    spec.cpu = setup.cpu.get();
+    spec.model = geometry_for(setup.loaded->config(), setup.cpu->carry);
+    setup.model_name =
+        fmt::format("{} on the CPU",
+                    std::filesystem::path(options.model).lexically_normal().filename().string());
+  } else if (options.config.empty()) {
     preset = find_preset(options.model);
     if (preset == nullptr)
       throw UsageError(fmt::format("--model {}: no such preset; there are {}", options.model,
@@ -256,7 +278,10 @@ ServingSetup prepare(ServingOptions& options, std::uint32_t default_seeds) {
   say(fmt::format("D0 split: {:.6f} attention",
                   static_cast<double>(spec.split.attention_ppm) / PoolSplit::whole));
   say(fmt::format("null units: {} per pool", spec.null_units));
-  say(fmt::format("step law: {}", spec.law.provenance));
+  if (spec.cpu == nullptr)
+    say(fmt::format("step law: {}", spec.law.provenance));
+  else
+    say("carry: " + options.carry);
   say(fmt::format("cap: {}", spec.cap));
   say(fmt::format("token budget: {}", spec.token_budget));
   say(fmt::format("headroom: {}", spec.headroom));
@@ -312,7 +337,7 @@ void serve_all(const ServingOptions& options, const ServingSetup& setup,
       std::size_t const w = job % workloads.size();
       RunSpec const& spec = specs[job / workloads.size()];
       try {
-        RunResult result = run_simulated(spec, workloads[w], *ids.at({w, block_tokens_of(spec)}));
+        RunResult result = run_workload(spec, workloads[w], *ids.at({w, block_tokens_of(spec)}));
         result.seed = setup.seeds[w];
         comparison.runs[job] = std::move(result);
       } catch (...) {
@@ -324,8 +349,11 @@ void serve_all(const ServingOptions& options, const ServingSetup& setup,
       progress.advance();
     }
   };
+  // A real executor has the machine to itself: runs that share it would slow each other down.
   std::size_t const wanted =
-      options.threads != 0 ? options.threads : std::max(1U, std::thread::hardware_concurrency());
+      setup.cpu ? 1
+      : options.threads != 0 ? options.threads
+                             : std::max(1U, std::thread::hardware_concurrency());
   std::vector<std::thread> pool;
   for (std::size_t i = 1; i < std::min(wanted, jobs); ++i) pool.emplace_back(work);
   work();

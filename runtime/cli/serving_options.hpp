@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,8 @@ struct ServingOptions {
   bool reuse_beyond_joint = false;
   int fence_lag = -1;  ///< -1: fences off
   std::string device = "a100-40gb";
+  std::string executor = "simulated";
+  std::string carry = "bf16-per-token";
   // output
   std::string json, csv, html, out;
   std::uint32_t threads = 0;
@@ -58,6 +61,8 @@ PolicyChoice parse_policy(const std::string& text);
 /// The options after checking: everything but the arm and the policy of a run.
 struct ServingSetup {
   RunSpec spec;
+  std::shared_ptr<const FalconH1Model> loaded;  ///< with --executor cpu
+  std::shared_ptr<CpuSettings> cpu;
   WorkloadSpec workload;
   std::vector<std::uint64_t> seeds;
   std::string model_name;

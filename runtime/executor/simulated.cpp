@@ -5,6 +5,7 @@
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "executor/device_error.hpp"
 
@@ -47,7 +48,9 @@ StepLaw find_step_law(std::string_view name_or_file) {
   if (!in)
     throw DeviceError("device \"" + file +
                       "\" is neither a preset (a100-40gb, a100-40gb-long) nor a readable file");
-  nlohmann::json object = nlohmann::json::parse(in, nullptr, false);
+  std::ostringstream text;  // a folder opens, and its first read throws inside the stream
+  text << in.rdbuf();
+  nlohmann::json object = nlohmann::json::parse(text.str(), nullptr, false);
   if (object.is_discarded() || !object.is_object())
     throw DeviceError(file + ": not a JSON object with the constants of a step law");
   StepLaw law;

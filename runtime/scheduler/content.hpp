@@ -56,4 +56,32 @@ class TrustedContent {
 
 static_assert(request_content<TrustedContent>);
 
+/// Real tokens, for executors that compute with them; the executor appends what it samples.
+class TokenContent {
+ public:
+  /// Prompts without tokens of their own get tokens drawn from their content runs.
+  TokenContent(const Workload& workload, std::uint32_t vocabulary) : workload_(workload) {
+    tokens_.resize(workload.requests.size());
+    for (std::size_t i = 0; i < tokens_.size(); ++i) {
+      prompt_tokens(workload.requests[i], vocabulary, tokens_[i]);
+      tokens_[i].reserve(tokens_[i].size() + workload.requests[i].output_tokens);
+    }
+  }
+
+  Prompt known(std::uint32_t request, Tokens tokens) const {
+    return Prompt::of_tokens(this->tokens(request).first(tokens), workload_.requests[request].salt);
+  }
+  Committed computed(std::uint32_t request, Tokens begin, Tokens end) const {
+    return Committed::of_tokens(tokens(request).subspan(begin, end - begin));
+  }
+  std::span<const TokenId> tokens(std::uint32_t request) const { return tokens_[request]; }
+  void append(std::uint32_t request, TokenId token) { tokens_[request].push_back(token); }
+
+ private:
+  const Workload& workload_;
+  std::vector<std::vector<TokenId>> tokens_;
+};
+
+static_assert(request_content<TokenContent>);
+
 }  // namespace hybridstate::runtime

@@ -92,7 +92,7 @@ std::string never_fits(const RunSpec& spec, Tokens tokens) {
   return {};
 }
 
-RunResult run_simulated(const RunSpec& spec, const Workload& workload, const BlockIds& ids) {
+RunResult run_workload(const RunSpec& spec, const Workload& workload, const BlockIds& ids) {
   switch (spec.arm) {
     case Arm::s0:
       return run_coarse_page(spec, workload, ids);

@@ -12,7 +12,10 @@
 #include <string_view>
 #include <vector>
 
+#include "executor/cpu/kernels.hpp"
+#include "executor/cpu/sampling.hpp"
 #include "executor/simulated.hpp"
+#include "model/weights.hpp"
 #include "report/result.hpp"
 #include "workload/block_ids.hpp"
 #include "workload/request.hpp"
@@ -38,6 +41,16 @@ OrganizationKind kind_of(Arm arm);
 
 enum class OrderPolicy : std::uint8_t { paper, path_safe };
 
+/// A real model on the CPU instead of the step law.
+struct CpuSettings {
+  const FalconH1Model* model = nullptr;
+  cpu::Carry carry = cpu::Carry::bf16_per_token;
+  cpu::SamplingOptions sampling;
+  unsigned threads = 0;  ///< 0: all of the machine
+  /// Filled with the tokens that each request generated, unless null.
+  std::vector<std::vector<TokenId>>* generated = nullptr;
+};
+
 /// Everything that decides a run except the requests.
 struct RunSpec {
   Arm arm = Arm::s2;
@@ -58,6 +71,7 @@ struct RunSpec {
   bool fences = false;
   std::uint32_t fence_lag = 0;
   bool keep_timeline = true;
+  const CpuSettings* cpu = nullptr;  ///< null: simulated
 };
 
 std::string policy_name(const RunSpec& spec);
@@ -67,8 +81,8 @@ Tokens block_tokens_of(const RunSpec& spec);
 /// Whether the pools of the spec could ever hold a request of this many tokens; a sentence if not.
 std::string never_fits(const RunSpec& spec, Tokens tokens);
 
-/// Serves the workload in virtual time. `ids` must be for block_tokens_of(spec). Throws
+/// Serves the workload: in virtual time, or with spec.cpu for real. `ids` must be for block_tokens_of(spec). Throws
 /// ConfigurationError when the budget leaves a pool without units.
-RunResult run_simulated(const RunSpec& spec, const Workload& workload, const BlockIds& ids);
+RunResult run_workload(const RunSpec& spec, const Workload& workload, const BlockIds& ids);
 
 }  // namespace hybridstate::runtime

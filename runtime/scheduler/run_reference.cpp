@@ -38,14 +38,14 @@ RunResult run_reference(const RunSpec& spec, const Workload& workload, const Blo
   RunResult result;
   if (spec.arm == Arm::infinite) {
     FixedHeadroom open;
-    result = serve(spec, workload, ids, cache, open, paged_scale);
+    result = serve_simulated(spec, workload, ids, cache, open, paged_scale);
     result.budget = "infinite";
     return result;
   }
   gate.capacity = static_cast<double>(spec.budget.scope == Budget::Scope::per_layer
                                           ? spec.budget.bytes
                                           : spec.budget.bytes / layout.group_layers());
-  result = serve(spec, workload, ids, cache, gate, paged_scale);
+  result = serve_simulated(spec, workload, ids, cache, gate, paged_scale);
   return result;
 }
 

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "executor/cpu/executor.hpp"
 #include "scheduler/content.hpp"
 #include "scheduler/run.hpp"
 #include "scheduler/scheduler.hpp"
@@ -136,13 +137,10 @@ struct ByteExactGate {
   }
 };
 
-/// One run over a cache that is ready.
-template <class Cache, class Gate>
-RunResult serve(const RunSpec& spec, const Workload& workload, const BlockIds& ids, Cache& cache,
-                Gate& gate, std::int64_t scale) {
-  SimulatedExecutor executor(spec.law, scale);
-  VirtualClock clock;
-  TrustedContent content(workload, ids);
+/// One run over a cache that is ready, whatever executes the steps.
+template <class Cache, class Gate, class Executor, class Clock, class Content>
+RunResult serve(const RunSpec& spec, const Workload& workload, Cache& cache, Gate& gate,
+                Executor& executor, Clock& clock, Content& content) {
   StepStatistics statistics(spec.keep_timeline);
   SchedulerOptions const options{spec.cap, spec.token_budget, spec.fence_lag};
   Scheduler scheduler(workload, cache, executor, clock, content, gate, options, statistics);
@@ -152,8 +150,8 @@ RunResult serve(const RunSpec& spec, const Workload& workload, const BlockIds& i
   RunResult result;
   result.organization = arm_name(spec.arm);
   result.policy = policy_name(spec);
-  result.executor = "simulated";
-  result.device = spec.law.name;
+  result.executor = spec.cpu != nullptr ? "cpu" : "simulated";
+  result.device = spec.cpu != nullptr ? "this machine" : spec.law.name;
   result.budget = spec.budget_text;
   result.block_tokens = cache.block_tokens();
   result.checkpoint_tokens = cache.checkpoint_tokens();
@@ -191,6 +189,38 @@ RunResult serve(const RunSpec& spec, const Workload& workload, const BlockIds& i
   return result;
 }
 
+template <class Cache, class Gate>
+RunResult serve_simulated(const RunSpec& spec, const Workload& workload, const BlockIds& ids,
+                          Cache& cache, Gate& gate, std::int64_t scale) {
+  SimulatedExecutor executor(spec.law, scale);
+  VirtualClock clock;
+  TrustedContent content(workload, ids);
+  return serve(spec, workload, cache, gate, executor, clock, content);
+}
+
+/// Executes the model of spec.cpu in the cache's units, against the machine's clock.
+template <class Cache, class Gate>
+RunResult serve_cpu(const RunSpec& spec, const Workload& workload, Cache& cache, Gate& gate) {
+  CpuSettings const& cpu = *spec.cpu;
+  cpu::ModelTensors tensors = cpu::tensors_of(*cpu.model);
+  TokenContent content(workload, tensors.config.vocabulary);
+  cpu::ForwardOptions options;
+  options.carry = cpu.carry;
+  options.max_tokens = spec.token_budget;
+  options.threads = cpu.threads;
+  cpu::NullWitness witness;
+  cpu::CpuExecutor executor(cache, std::move(tensors), options, content, cpu.sampling,
+                            cpu::StepTime::measured, witness);
+  RealClock clock;
+  RunResult result = serve(spec, workload, cache, gate, executor, clock, content);
+  if (cpu.generated != nullptr)
+    for (std::uint32_t r = 0; r < workload.requests.size(); ++r) {
+      auto const tokens = content.tokens(r).subspan(workload.requests[r].prompt_tokens);
+      cpu.generated->emplace_back(tokens.begin(), tokens.end());
+    }
+  return result;
+}
+
 inline Tokens longest_request(const Workload& workload) {
   Tokens longest = 1;
   for (Request const& r : workload.requests)
@@ -202,7 +232,7 @@ inline CacheOptions cache_options(const RunSpec& spec, const Workload& workload)
   CacheOptions options;
   options.max_sequences = spec.cap;
   options.max_sequence_tokens = longest_request(workload);
-  options.identity = BlockIdentity::trusted_id;
+  options.identity = spec.cpu != nullptr ? BlockIdentity::tokens : BlockIdentity::trusted_id;
   options.fences = spec.fences;
   options.key_bytes = 0;
   options.placement = spec.placement;
@@ -231,12 +261,16 @@ RunResult run_with(const RunSpec& spec, const Workload& workload, const BlockIds
   FixedHeadroom gate = headroom_gate(spec, plan);
   CacheOptions const options = cache_options(spec, workload);
   RunResult result;
+  auto const served = [&](auto& cache) {
+    return spec.cpu != nullptr ? serve_cpu(spec, workload, cache, gate)
+                               : serve_simulated(spec, workload, ids, cache, gate, scale);
+  };
   if (spec.order == OrderPolicy::paper) {
     JointCache<Organization> cache(make(usable), options, PaperOrder{spec.slab_position});
-    result = serve(spec, workload, ids, cache, gate, scale);
+    result = served(cache);
   } else {
     JointCache<Organization, PathSafeLru> cache(make(usable), options, PathSafeLru{});
-    result = serve(spec, workload, ids, cache, gate, scale);
+    result = served(cache);
   }
   result.budget_bytes = plan.layer_bytes();
   result.total_bytes = plan.total_bytes();

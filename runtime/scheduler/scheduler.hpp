@@ -21,9 +21,9 @@
 namespace hybridstate::runtime {
 
 struct SchedulerOptions {
-  std::uint32_t cap = 63;           ///< most running requests
-  Tokens token_budget = 2048;       ///< tokens of one step
-  std::uint32_t fence_lag = 0;      ///< steps after which the device is known to have finished one
+  std::uint32_t cap = 63;       ///< most running requests
+  Tokens token_budget = 2048;   ///< tokens of one step
+  std::uint32_t fence_lag = 0;  ///< steps after which the device is known to have finished one
 };
 
 /// Iteration-level scheduling (serving model section 2): running requests in admission order, each
@@ -138,9 +138,7 @@ class Scheduler {
   Tokens max_tokens(std::uint32_t r) const {
     return workload_.requests[r].prompt_tokens + workload_.requests[r].output_tokens;
   }
-  Tokens remaining(const Live& live) const {
-    return live.known - cache_.position(live.sequence);
-  }
+  Tokens remaining(const Live& live) const { return live.known - cache_.position(live.sequence); }
 
   /// True when a running request was preempted or waits for memory: such a step admits nobody.
   bool schedule_running(Tokens& budget) {
@@ -268,8 +266,8 @@ class Scheduler {
     else if (a.refusal == Refusal::key_bytes)
       record.reason = "has more extra key bytes than the cache holds";
     else
-      record.reason = "its " + std::to_string(max_tokens(r)) + " tokens are more than the cache's " +
-                      "longest sequence";
+      record.reason = "its " + std::to_string(max_tokens(r)) +
+                      " tokens are more than the cache's longest sequence";
     ++totals_.refused;
     waiting_.pop_front();
   }

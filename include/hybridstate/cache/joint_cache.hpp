@@ -145,48 +145,58 @@ class JointCache {
       m.reason = MissReason::key_bytes;
       return m;
     }
-    NodeIndex at = index_.find_root(prompt.salt, prompt.extra);
+    NodeIndex const at = index_.find_root(prompt.salt, prompt.extra);
     if (!at || prompt.length == 0) return m;
     Tokens const last = prompt.length - 1;  // the last token is always computed
     Tokens const block = block_tokens();
     Tokens const grid = checkpoint_tokens();
     Units const blocks = prompt.length / block;
-    bool const keyed = !prompt.keys.empty();
-    PrefixIndex::Ahead ahead(index_, at,
-                             prompt.keys.first(std::min<std::size_t>(prompt.keys.size(), blocks)));
+    TokenId const* const tokens =
+        index_.identity() == BlockIdentity::tokens ? prompt.tokens.data() : nullptr;
+    BlockKey const* const keys = prompt.keys.empty() ? nullptr : prompt.keys.data();
+    Step const now = step_;
+    Tokens end = 0;
+    Tokens raw = 0;
+    Tokens joint = 0;
+    Tokens recurrent = 0;
+    Units idle = 0;
+    NodeIndex tip;
     bool contiguous = true;
     bool settled = true;
-    Units idle = 0;
-    for (Units i = 0; i < blocks; ++i) {
-      BlockView const view = block_of(prompt, i);
-      at = index_.find_child(
-          at, view, keyed ? ahead.next() : PrefixIndex::path_to(index_[at].path, view.key));
-      if (!at) break;
-      PrefixNode const& node = index_[at];
-      Tokens const end = (i + 1) * block;
-      if (contiguous && node.oldest_unit >= 0) {
-        m.raw = end;
+    auto const settle_at_tip = [&] {
+      m.settled = raw;
+      m.settled_idle = idle;
+      m.raw_node = tip;
+    };
+    index_.descend(at, blocks, keys, tokens, [&](NodeIndex n) HYBRIDSTATE_INLINE_LAMBDA {
+      PrefixNode const& node = index_[n];
+      end += block;
+      if (contiguous && node.oldest_unit >= 0) [[likely]] {
         Object const& o = blocks_[node.oldest_unit];
-        settled = settled && !pending(o.published);
-        idle += o.references == 0 && !o.fenced ? 1U : 0U;
-        if (settled) {
-          m.settled = end;
-          m.settled_idle = idle;
-          m.raw_node = at;
+        if (o.published == now && settled) [[unlikely]] {
+          settle_at_tip();
+          settled = false;
         }
+        raw = end;
+        tip = n;
+        idle += o.references == 0 && !o.fenced ? 1U : 0U;
       } else {
         contiguous = false;
       }
       if (node.oldest_state >= 0 && end <= last) {
-        m.recurrent = end;
+        recurrent = end;
         if (contiguous) {
-          m.joint = end;
+          joint = end;
           m.joint_idle = idle;
-          m.joint_node = at;
+          m.joint_node = n;
           m.pending = !settled || pending(states_[node.oldest_state].published);
         }
       }
-    }
+    });
+    if (settled) settle_at_tip();
+    m.raw = raw;
+    m.joint = joint;
+    m.recurrent = recurrent;
     m.attention = std::min(m.raw, last) / grid * grid;
     if (m.recurrent > m.joint)
       m.reason = MissReason::attention;
@@ -250,19 +260,15 @@ class JointCache {
       Demand const demand{blocks, states, {}};
       Units slots = 0;
       PoolUnits const extra = retire(seq, s, slots);
-      PoolUnits need = organization_.need(demand);
-      if (slots > 0) need[Organization::state_pool] = most_need(demand, slots);
-      bool cleared = false;
-      if (!fits(need, extra)) {
-        if (!make_room_alone(demand, extra)) {
-          unretire(seq, s);
-          s.new_states = 0;
-          return fail(shortage(need), s);
-        }
-        cleared = true;
+      PoolUnits most = organization_.need(demand, SlabUse::each);
+      if (slots > 0) most[Organization::state_pool] = most_need(demand, slots);
+      if (!fits(most, extra) && !make_room_alone(demand, extra)) {
+        unretire(seq, s);
+        s.new_states = 0;
+        return fail(shortage(most), s);
       }
       finish_retire(seq, s);
-      if (slots > 0 || cleared) need = organization_.need(demand);
+      PoolUnits const need = organization_.need(demand);
       View view{*this};
       for (int pool = 0; pool < pools; ++pool) order_.make_keyless(view, pool, need[pool]);
       while (s.blocks < blocks_after) row_blocks(seq)[s.blocks++] = take_block(s);
@@ -368,9 +374,13 @@ class JointCache {
     s.new_states = 0;
     hold(s.tip);
     ++active_;
-    std::copy_n(row_blocks(parent), p.blocks, row_blocks(child));
-    for (Units i = 0; i < p.blocks; ++i) reference(row_blocks(child)[i]);
-    if (p.position % block_tokens() != 0 && p.position > p.kv_valid_until)
+    // Attention that the parent re-uses past its position holds the parent's next tokens: the child's
+    // may differ.
+    s.blocks = ceil_div(p.position, block_tokens());
+    s.kv_valid_until = std::min(p.kv_valid_until, p.position / block_tokens() * block_tokens());
+    std::copy_n(row_blocks(parent), s.blocks, row_blocks(child));
+    for (Units i = 0; i < s.blocks; ++i) reference(row_blocks(child)[i]);
+    if (p.position % block_tokens() != 0)
       s.copy_from = row_blocks(child)[p.position / block_tokens()];
     if (p.states > 0) {
       HeldState const source = row_states(parent)[p.states - 1];
@@ -447,7 +457,10 @@ class JointCache {
   /// Forgets everything that is discoverable; running sequences go on.
   void clear() noexcept {
     acting_ = 0;
-    forget_everything();
+    for (std::int32_t i = 0; i < states_capacity_; ++i)
+      if (states_[i].node) invalidate(StateHandle{i}, LossCause::cleared);
+    for (std::int32_t i = 0; i < blocks_capacity_; ++i)
+      if (blocks_[i].node) invalidate(AttentionHandle{i}, LossCause::cleared);
   }
 
   // --- facts -------------------------------------------------------------------------------------
@@ -793,7 +806,7 @@ class JointCache {
 
   // --- references --------------------------------------------------------------------------------
 
-  void reference(AttentionHandle a) noexcept {
+  HYBRIDSTATE_INLINE void reference(AttentionHandle a) noexcept {
     Object& o = blocks_[a.value];
     if (o.references++ > 0) return;
     ++blocks_use_.referenced;
@@ -829,7 +842,7 @@ class JointCache {
     --use.fenced;
   }
 
-  void dereference(AttentionHandle a) noexcept {
+  HYBRIDSTATE_INLINE void dereference(AttentionHandle a) noexcept {
     Object& o = blocks_[a.value];
     if (--o.references > 0) return;
     --blocks_use_.referenced;
@@ -844,7 +857,8 @@ class JointCache {
     drop(o, s, blocks_capacity_ + s.value, states_use_);
   }
   template <class Handle>
-  void drop(Object& o, Handle h, std::int32_t fence_index, ObjectUse& use) noexcept {
+  HYBRIDSTATE_INLINE void drop(Object& o, Handle h, std::int32_t fence_index,
+                               ObjectUse& use) noexcept {
     ++version_;
     if (!options_.fences) {
       settle(h);
@@ -857,7 +871,7 @@ class JointCache {
   }
 
   /// An unreferenced object past its fence: cached if discoverable, else its units are keyless.
-  void settle(AttentionHandle a) noexcept {
+  HYBRIDSTATE_INLINE void settle(AttentionHandle a) noexcept {
     Object& o = blocks_[a.value];
     clear_fence(o, blocks_use_);
     if (!o.node) {
@@ -905,7 +919,7 @@ class JointCache {
     --use.fenced;
     return true;
   }
-  void enlist(int pool, UnitIndex u) noexcept {
+  HYBRIDSTATE_INLINE void enlist(int pool, UnitIndex u) noexcept {
     if (order_.published_end() == ListEnd::back)
       organization_.pool(pool).push_back(u);
     else
@@ -1102,11 +1116,13 @@ class JointCache {
     while (index_[n].oldest_unit >= 0) invalidate(AttentionHandle{index_[n].oldest_unit}, cause);
   }
 
-  void forget_everything() noexcept {
+  /// Every cached object goes; what is referenced or fenced stays discoverable.
+  void drop_cached() noexcept {
+    auto const cached = [](Object const& o) { return o.node && o.references == 0 && !o.fenced; };
     for (std::int32_t i = 0; i < states_capacity_; ++i)
-      if (states_[i].node) invalidate(StateHandle{i}, LossCause::cleared);
+      if (cached(states_[i])) reclaim(StateHandle{i}, LossCause::cleared);
     for (std::int32_t i = 0; i < blocks_capacity_; ++i)
-      if (blocks_[i].node) invalidate(AttentionHandle{i}, LossCause::cleared);
+      if (cached(blocks_[i])) reclaim(AttentionHandle{i}, LossCause::cleared);
   }
 
   /// A cached object loses its place: out of the index, then its units to the front, keyless.
@@ -1211,7 +1227,7 @@ class JointCache {
           a.match.settled = 0;  // what is cleared cannot be adopted
           a.match.raw_node = {};
           acting_ = request.requester;
-          forget_everything();
+          drop_cached();
           need = admission_need_alone(prompt, a.match);
         }
       }
@@ -1359,7 +1375,7 @@ class JointCache {
   /// few free slots can cost a unit more than a new one.
   bool make_room_alone(Demand d, PoolUnits extra) noexcept {
     if (active_ != 1 || !fits(organization_.need(d, SlabUse::active), extra)) return false;
-    forget_everything();
+    drop_cached();
     return true;
   }
 
@@ -1432,7 +1448,8 @@ class JointCache {
   void let_go_of_everything(SequenceHandle seq, Sequence& s) noexcept {
     abort(seq);
     AttentionHandle const* const row = row_blocks(seq);
-    while (s.blocks > 0) dereference(row[--s.blocks]);
+    for (Units i = s.blocks; i-- > 0;) dereference(row[i]);
+    s.blocks = 0;
     HeldState const* const held = row_states(seq);
     while (s.states > 0) dereference(held[--s.states].state);
     if (s.copied_from) dereference(s.copied_from);

@@ -30,6 +30,15 @@
 #define HYBRIDSTATE_EXCEPTIONS 0
 #endif
 
+// For the few small functions of the hot path that compilers would call once per block.
+#if defined(__GNUC__) && defined(__OPTIMIZE__)
+#define HYBRIDSTATE_INLINE [[gnu::always_inline]] inline
+#define HYBRIDSTATE_INLINE_LAMBDA __attribute__((always_inline))
+#else
+#define HYBRIDSTATE_INLINE inline
+#define HYBRIDSTATE_INLINE_LAMBDA
+#endif
+
 // Contract checks: on in debug builds, and in any build that defines HYBRIDSTATE_HARDENED=1.
 #if !defined(HYBRIDSTATE_HARDENED)
 #if defined(NDEBUG)

@@ -48,7 +48,8 @@ inline std::uint64_t hash_bytes(const void* data, std::size_t n, std::uint64_t s
       lane[i] =
           fold_product(read_word(p + 16 * i) ^ hash_mul[i], read_word(p + 16 * i + 8) ^ lane[i]);
   }
-  std::uint64_t h = fold_product(lane[0] ^ lane[2], lane[1] ^ lane[3] ^ hash_mul[1]);
+  // The lanes cancel the seed while they hold nothing else.
+  std::uint64_t h = fold_product(lane[0] ^ lane[2] ^ seed, lane[1] ^ lane[3] ^ hash_mul[1]);
   for (; left >= 8; left -= 8, p += 8) h = fold_product(h ^ read_word(p), hash_mul[2]);
   if (left > 0) {
     std::uint64_t tail = 0;
@@ -58,19 +59,36 @@ inline std::uint64_t hash_bytes(const void* data, std::size_t n, std::uint64_t s
   return fold_product(h ^ n, hash_mul[0]);
 }
 
+#if defined(__GNUC__)
+using Words16 [[gnu::vector_size(16)]] = std::uint64_t;  ///< two words in one register
+#else
+struct Words16 {
+  std::uint64_t word[2];
+  std::uint64_t operator[](int i) const noexcept { return word[i]; }
+  friend Words16 operator^(Words16 a, Words16 b) noexcept {
+    return {{a.word[0] ^ b.word[0], a.word[1] ^ b.word[1]}};
+  }
+  friend Words16 operator|(Words16 a, Words16 b) noexcept {
+    return {{a.word[0] | b.word[0], a.word[1] | b.word[1]}};
+  }
+};
+#endif
+HYBRIDSTATE_INLINE Words16 read_words(const TokenId* p) noexcept {
+  Words16 w;
+  std::memcpy(&w, p, sizeof w);
+  return w;
+}
+
 /// Whether two runs of n tokens are equal. Short blocks are compared in place: a call would cost
 /// more than the comparison.
-inline bool equal_tokens(const TokenId* a, const TokenId* b, std::size_t n) noexcept {
+HYBRIDSTATE_INLINE bool equal_tokens(const TokenId* a, const TokenId* b, std::size_t n) noexcept {
   constexpr std::size_t run = 16;
   if (n > 8 * run || n % run != 0) return std::memcmp(a, b, n * sizeof(TokenId)) == 0;
-  auto const* x = reinterpret_cast<const unsigned char*>(a);
-  auto const* y = reinterpret_cast<const unsigned char*>(b);
-  for (; n > 0; n -= run, x += run * sizeof(TokenId), y += run * sizeof(TokenId)) {
-    std::uint64_t different[4];
-    for (int i = 0; i < 4; ++i)
-      different[i] = (read_word(x + 8 * i) ^ read_word(y + 8 * i)) |
-                     (read_word(x + 32 + 8 * i) ^ read_word(y + 32 + 8 * i));
-    if ((different[0] | different[1] | different[2] | different[3]) != 0) return false;
+  for (; n > 0; n -= run, a += run, b += run) {
+    Words16 const different =
+        ((read_words(a) ^ read_words(b)) | (read_words(a + 4) ^ read_words(b + 4))) |
+        ((read_words(a + 8) ^ read_words(b + 8)) | (read_words(a + 12) ^ read_words(b + 12)));
+    if ((different[0] | different[1]) != 0) return false;
   }
   return true;
 }

@@ -33,7 +33,14 @@ class IndexLinks {
   };
 
   void push_front(List& list, std::int32_t i) noexcept { insert_after(list, end, i); }
-  void push_back(List& list, std::int32_t i) noexcept { insert_after(list, list.tail, i); }
+  HYBRIDSTATE_INLINE void push_back(List& list, std::int32_t i) noexcept {
+    HYBRIDSTATE_EXPECT(!linked(i), "an index enters a list once", i, links_[i].next);
+    std::int32_t const tail = list.tail;
+    links_[i] = {end, tail};
+    (tail == end ? list.head : links_[tail].next) = i;
+    list.tail = i;
+    ++list.size;
+  }
 
   /// Inserts i after `where`; `where == end` inserts at the front.
   void insert_after(List& list, std::int32_t where, std::int32_t i) noexcept {
@@ -45,7 +52,7 @@ class IndexLinks {
     ++list.size;
   }
 
-  void unlink(List& list, std::int32_t i) noexcept {
+  HYBRIDSTATE_INLINE void unlink(List& list, std::int32_t i) noexcept {
     HYBRIDSTATE_EXPECT(linked(i), "only a linked index can be unlinked", i, list.size);
     Link const l = links_[i];
     (l.previous == end ? list.head : links_[l.previous].next) = l.next;

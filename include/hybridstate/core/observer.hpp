@@ -31,7 +31,7 @@ enum class LossCause : std::uint8_t {
   reclaimed,    ///< the reclaim order chose the whole object
   invalidated,  ///< the caller asked for it
   failed_step,  ///< published in a step that failed
-  cleared,      ///< clear()
+  cleared,      ///< clear(), or everything cached made room for the only request
 };
 
 /// What observers see. Fields that do not apply keep their defaults.

@@ -33,8 +33,8 @@ inline constexpr std::uint32_t max_counted_requesters = 3;
 struct alignas(64) PrefixNode {
   // Read by every lookup: one cache line.
   BlockKey key = 0;
-  std::uint64_t path = 0;          ///< hash of the keys from the root to here: the place in the table
-  std::int32_t parent = -1;        ///< -1: a root, one per salt and key bytes
+  std::uint64_t path = 0;    ///< hash of the keys from the root to here: the place in the table
+  std::int32_t parent = -1;  ///< -1: a root, one per salt and key bytes
   std::int32_t oldest_unit = -1;   ///< attention blocks on this node, oldest first
   std::int32_t oldest_state = -1;  ///< checkpoints on this node, oldest first
   std::uint32_t depth = 0;         ///< blocks from the root: the node ends at depth * block_tokens
@@ -110,52 +110,68 @@ class PrefixIndex {
 
   /// The same when the hash of the child's path is known already.
   NodeIndex find_child(NodeIndex parent, BlockView block, std::uint64_t path) const noexcept {
-    return probe(parent.value, block.key, path, [&](std::int32_t n) {
-      return identity_ == BlockIdentity::trusted_id ||
-             detail::equal_tokens(tokens_of(n), block.tokens, block_tokens_);
-    });
+    return probe(parent.value, block.key, path,
+                 [&](std::int32_t n) { return same_block(n, block.tokens); });
   }
 
-  /// The hashes of a path whose keys are known, block by block, from the first one below `root`;
-  /// fetches what the next lookups will read, so that its latencies overlap.
-  class Ahead {
-   public:
-    Ahead(const PrefixIndex& index, NodeIndex root, std::span<const BlockKey> keys) noexcept
-        : index_(index), keys_(keys), path_(index[root].path) {
-      while (filled_ < far && filled_ < keys_.size()) fetch_bucket();
-      for (std::size_t i = 0; i < near && i < filled_; ++i) fetch_node(i);
+  /// Walks down from `root` along `blocks` blocks and calls visit(node) for each that exists, until
+  /// one does not. With keys given (one a block) the walk asks for memory ahead of its steps, so
+  /// that their latencies overlap; without them (null) it hashes the tokens as it goes.
+  template <class Visit>
+  HYBRIDSTATE_INLINE void descend(NodeIndex root, std::uint32_t blocks, const BlockKey* keys,
+                                  const TokenId* tokens, Visit&& visit) const noexcept {
+    if (keys == nullptr) {
+      for (NodeIndex at = root; blocks > 0; --blocks, tokens += block_tokens_) {
+        at = find_child(at, {block_key({tokens, block_tokens_}), tokens});
+        if (!at) return;
+        visit(at);
+      }
+      return;
     }
-    std::uint64_t next() noexcept {
-      if (at_ + near < filled_) fetch_node(at_ + near);
-      std::uint64_t const path = paths_[at_++ % far];
-      if (filled_ < keys_.size()) fetch_bucket();
-      return path;
+    // Three stages, a run of blocks apart: fetch the buckets, fetch nodes and tokens, compare.
+    constexpr std::uint32_t run = 8;
+    constexpr std::uint32_t ring = 4 * run;
+    Tokens const stride = tokens != nullptr ? block_tokens_ : 0;
+    std::uint64_t paths[ring];
+    std::int32_t found[ring];  // in the first bucket of the path, almost always the node itself
+    std::uint64_t path = nodes_[root.at()].path;
+    std::uint32_t hashed = 0;
+    std::uint32_t fetched = 0;
+    auto const hash_until = [&](std::uint32_t end) {
+      for (end = end < blocks ? end : blocks; hashed < end; ++hashed) {
+        paths[hashed % ring] = path = path_to(path, keys[hashed]);
+        detail::prefetch(&buckets_[static_cast<std::uint32_t>(path) & mask_]);
+      }
+    };
+    auto const fetch_until = [&](std::uint32_t end) {
+      for (end = end < blocks ? end : blocks; fetched < end; ++fetched) {
+        std::int32_t const n =
+            buckets_[static_cast<std::uint32_t>(paths[fetched % ring]) & mask_].node;
+        found[fetched % ring] = n;
+        if (n < 0) continue;
+        detail::prefetch(&nodes_[n]);
+        if (tokens != nullptr) detail::prefetch(tokens_of(n));
+      }
+    };
+    hash_until(2 * run);
+    fetch_until(run);
+    std::int32_t at = root.value;
+    for (std::uint32_t i = 0; i < blocks;) {
+      hash_until(i + 3 * run);
+      fetch_until(i + 2 * run);
+      for (std::uint32_t const end = i + run < blocks ? i + run : blocks; i < end; ++i) {
+        std::int32_t const n = found[i % ring];
+        if (n < 0) return;
+        if (nodes_[n].key == keys[i] && nodes_[n].parent == at && same_block(n, tokens)) [[likely]]
+          at = n;
+        else
+          at = find_child(NodeIndex{at}, {keys[i], tokens}, paths[i % ring]).value;
+        if (at < 0) return;
+        visit(NodeIndex{at});
+        tokens += stride;
+      }
     }
-
-   private:
-    static constexpr std::size_t far = 16;  ///< blocks from a bucket's fetch to its use
-    static constexpr std::size_t near = 6;  ///< the same of nodes and tokens
-
-    void fetch_bucket() noexcept {
-      path_ = path_to(path_, keys_[filled_]);
-      paths_[filled_++ % far] = path_;
-      detail::prefetch(&index_.buckets_[static_cast<std::uint32_t>(path_) & index_.mask_]);
-    }
-    void fetch_node(std::size_t i) noexcept {
-      std::int32_t const n =
-          index_.buckets_[static_cast<std::uint32_t>(paths_[i % far]) & index_.mask_].node;
-      if (n < 0) return;
-      detail::prefetch(&index_.nodes_[n]);
-      if (index_.identity_ == BlockIdentity::tokens) detail::prefetch(index_.tokens_of(n));
-    }
-
-    const PrefixIndex& index_;
-    std::span<const BlockKey> keys_;
-    std::uint64_t path_;
-    std::uint64_t paths_[far];
-    std::size_t filled_ = 0;
-    std::size_t at_ = 0;
-  };
+  }
 
   /// The hash of a path one block longer.
   static std::uint64_t path_to(std::uint64_t parent_path, BlockKey key) noexcept {
@@ -179,7 +195,10 @@ class PrefixIndex {
     ++up.holds;  // the parent must survive making room for its child
     NodeIndex const n = make(parent.value, block.key, up.depth + 1, up.salt, now);
     --up.holds;
-    if (!n) return {};
+    if (!n) {
+      loosened(parent);  // it may have been passed over while it was held
+      return {};
+    }
     if (identity_ == BlockIdentity::tokens)
       std::memcpy(tokens_of(n.value), block.tokens, std::size_t{block_tokens_} * sizeof(TokenId));
     ++up.children;
@@ -245,6 +264,11 @@ class PrefixIndex {
   }
   const unsigned char* extra_of(std::int32_t n) const noexcept {
     return extra_.data() + static_cast<std::size_t>(n) * key_bytes_;
+  }
+
+  HYBRIDSTATE_INLINE bool same_block(std::int32_t n, const TokenId* tokens) const noexcept {
+    return identity_ == BlockIdentity::trusted_id ||
+           detail::equal_tokens(tokens_of(n), tokens, block_tokens_);
   }
 
   template <class Confirm>

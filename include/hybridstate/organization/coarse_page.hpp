@@ -18,6 +18,7 @@ class CoarsePage {
   static constexpr int pools = 1;
   static constexpr int attention_pool = 0;
   static constexpr int state_pool = 0;
+  static constexpr bool whole_composites = true;
   static constexpr const char* short_name = "S0";
 
   CoarsePage(Layout layout, Units units) : layout_(layout) {

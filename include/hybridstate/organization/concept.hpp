@@ -20,6 +20,8 @@ struct Demand {
 /// Which carriers a need may count on.
 enum class SlabUse : std::uint8_t {
   all,     ///< active slabs, then idle ones with room, then new ones: what a take does
+  each,    ///< active slabs, then a unit for every further slot: the most that takes can cost, since
+           ///< what they reclaim on the way may show single free slots to first fit
   active,  ///< active and new ones, as if everything cached were gone
   none,    ///< new ones, as if the pools were empty
 };
@@ -101,6 +103,7 @@ concept organization_members = requires(O& o, const O& c, AttentionHandle a, Sta
   { c.attention_unit(a, group) } noexcept -> std::same_as<std::int64_t>;
   { c.ssm_page(s, group, member) } noexcept -> std::same_as<std::int64_t>;
   { c.conv_line(s, group) } noexcept -> std::same_as<std::int64_t>;
+  { O::whole_composites } -> std::convertible_to<bool>;  // SSM and conv lie side by side
   { c.ssm_address() } noexcept -> std::same_as<RowAddress>;
   { c.conv_address() } noexcept -> std::same_as<RowAddress>;
   { c.unit_use(0) } noexcept -> std::same_as<UnitUse>;

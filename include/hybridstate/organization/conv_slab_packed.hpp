@@ -21,6 +21,7 @@ class ConvSlabPacked {
   static constexpr int pools = 1;
   static constexpr int attention_pool = 0;
   static constexpr int state_pool = 0;
+  static constexpr bool whole_composites = false;
   static constexpr const char* short_name = "S2";
 
   ConvSlabPacked(Layout layout, Units units) : layout_(layout) {
@@ -69,6 +70,7 @@ class ConvSlabPacked {
     if (dedicated_ > 0) return {{units, 0}};
     Units slots = d.states * slots_per_state_;
     if (use != SlabUse::none) slots -= std::min(slots, slabs_.free_in_active());
+    if (use == SlabUse::each) return {{units + slots, 0}};
     if (d.adopted) units += woken(d.adopted, slots);
     UnitIndex u = use == SlabUse::all ? slabs_.first_idle_with_room() : UnitIndex{};
     for (; u && slots > 0; u = slabs_.next_idle_with_room(u)) {

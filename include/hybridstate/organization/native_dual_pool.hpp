@@ -23,6 +23,7 @@ class NativeDualPool {
   static constexpr int pools = 2;
   static constexpr int attention_pool = 0;
   static constexpr int state_pool = 1;
+  static constexpr bool whole_composites = true;
   static constexpr const char* short_name = "D0";
 
   /// The native grid of the layout (16 tokens; the recurrent interval).

@@ -17,6 +17,7 @@ class RecurrentPaged {
   static constexpr int pools = 1;
   static constexpr int attention_pool = 0;
   static constexpr int state_pool = 0;
+  static constexpr bool whole_composites = false;
   static constexpr const char* short_name = "S1";
 
   RecurrentPaged(Layout layout, Units units) : layout_(layout) {

@@ -65,7 +65,7 @@ class UnitPool {
   }
 
   void push_front(UnitIndex u) noexcept { links_.push_front(list_, u.value); }
-  void push_back(UnitIndex u) noexcept { links_.push_back(list_, u.value); }
+  HYBRIDSTATE_INLINE void push_back(UnitIndex u) noexcept { links_.push_back(list_, u.value); }
 
   /// Takes a unit out of the list because it becomes referenced.
   void unlist(UnitIndex u) noexcept {
@@ -73,7 +73,7 @@ class UnitPool {
     if (owners_[u.at()].kind == UnitOwner::none) --keyless_;
   }
   /// The same for a unit that is known to hold something.
-  void unlist_cached(UnitIndex u) noexcept {
+  HYBRIDSTATE_INLINE void unlist_cached(UnitIndex u) noexcept {
     HYBRIDSTATE_EXPECT(owner(u) != UnitOwner::none, "a cached unit has an owner", u.value, 0);
     links_.unlink(list_, u.value);
   }

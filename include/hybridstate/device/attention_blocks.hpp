@@ -1,0 +1,95 @@
+// SPDX-FileCopyrightText: 2026 hybridstate contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <hybridstate/core/types.hpp>
+#include <hybridstate/device/address.hpp>
+#include <hybridstate/geometry/layout.hpp>
+
+HYBRIDSTATE_NAMESPACE_BEGIN
+
+/// Where keys and values lie inside one attention unit of one layer, in bytes. All keys precede all
+/// values; within each, a head's tokens lie together.
+struct KvStrides {
+  std::int64_t token = 0;  ///< from one token of a head to the next
+  std::int64_t head = 0;   ///< from one KV head to the next
+  std::int64_t value = 0;  ///< from a key to the value of the same token
+  std::int32_t block_tokens = 0;
+
+  friend constexpr bool operator==(const KvStrides&, const KvStrides&) = default;
+};
+
+/// The strides of a unit of `block_tokens` tokens: layout.block_tokens() in S0, S1 and S2,
+/// layout.native_block_tokens() in D0.
+template <class Layout>
+HYBRIDSTATE_HD constexpr KvStrides kv_strides(const Layout& layout, Tokens block_tokens) noexcept {
+  ModelGeometry const model = layout.model();
+  KvStrides s;
+  s.token = std::int64_t{model.head_dim} * model.kv_dtype_bytes;
+  s.head = s.token * block_tokens;
+  s.value = s.head * model.rank_kv_heads();
+  s.block_tokens = static_cast<std::int32_t>(block_tokens);
+  return s;
+}
+
+/// The attention block tables of a batch, for one layer. `units[row * row_stride + k]` is the unit
+/// that holds tokens [k * block_tokens, (k + 1) * block_tokens) of the sequence in that row.
+struct AttentionBlocks {
+  std::byte* base = nullptr;            ///< unit 0 of this layer
+  const std::int32_t* units = nullptr;  ///< negative: absent
+  std::int64_t row_stride = 0;          ///< table entries from one row to the next
+  std::int64_t unit_stride = 0;         ///< bytes from one unit to the next
+  KvStrides strides{};
+
+  /// Of the key of `token` (a position in the sequence) in KV head `head`.
+  HYBRIDSTATE_HD constexpr ByteOffset key_offset(std::int32_t row, std::int32_t head,
+                                                 std::int32_t token) const noexcept {
+    if (row < 0 || head < 0 || token < 0) return {};
+    std::int32_t const unit = table_entry(units, row_stride, row, token / strides.block_tokens);
+    if (unit < 0) return {};
+    return {std::int64_t{unit} * unit_stride + std::int64_t{head} * strides.head +
+            std::int64_t{token % strides.block_tokens} * strides.token};
+  }
+  HYBRIDSTATE_HD constexpr ByteOffset value_offset(std::int32_t row, std::int32_t head,
+                                                   std::int32_t token) const noexcept {
+    ByteOffset const key = key_offset(row, head, token);
+    return key ? ByteOffset{key.value + strides.value} : key;
+  }
+  HYBRIDSTATE_HD constexpr std::byte* addr_key(std::int32_t row, std::int32_t head,
+                                               std::int32_t token) const noexcept {
+    return address(base, key_offset(row, head, token));
+  }
+  HYBRIDSTATE_HD constexpr std::byte* addr_value(std::int32_t row, std::int32_t head,
+                                                 std::int32_t token) const noexcept {
+    return address(base, value_offset(row, head, token));
+  }
+};
+
+/// The same tables for writing: tokens below a row's `valid_until` were computed by someone else,
+/// may be shared, and have no address here.
+struct AttentionWrites {
+  AttentionBlocks blocks{};
+  const std::int32_t* valid_until = nullptr;  ///< per row; null: 0 everywhere
+
+  HYBRIDSTATE_HD constexpr ByteOffset key_offset(std::int32_t row, std::int32_t head,
+                                                 std::int32_t token) const noexcept {
+    if (row < 0 || token < 0) return {};
+    if (valid_until != nullptr && token < valid_until[row]) return {};
+    return blocks.key_offset(row, head, token);
+  }
+  HYBRIDSTATE_HD constexpr ByteOffset value_offset(std::int32_t row, std::int32_t head,
+                                                   std::int32_t token) const noexcept {
+    ByteOffset const key = key_offset(row, head, token);
+    return key ? ByteOffset{key.value + blocks.strides.value} : key;
+  }
+  HYBRIDSTATE_HD constexpr std::byte* addr_key(std::int32_t row, std::int32_t head,
+                                               std::int32_t token) const noexcept {
+    return address(blocks.base, key_offset(row, head, token));
+  }
+  HYBRIDSTATE_HD constexpr std::byte* addr_value(std::int32_t row, std::int32_t head,
+                                                 std::int32_t token) const noexcept {
+    return address(blocks.base, value_offset(row, head, token));
+  }
+};
+
+HYBRIDSTATE_NAMESPACE_END

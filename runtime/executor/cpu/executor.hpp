@@ -1,0 +1,200 @@
+// SPDX-FileCopyrightText: 2026 hybridstate contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <hybridstate/cache/concept.hpp>
+#include <span>
+#include <vector>
+
+#include "executor/cpu/forward.hpp"
+#include "executor/cpu/sampling.hpp"
+#include "executor/cpu/unit_memory.hpp"
+#include "executor/step_plan.hpp"
+#include "scheduler/content.hpp"
+
+namespace hybridstate::runtime::cpu {
+
+/// Sees what a step computed, before its tokens are sampled. The default sees nothing.
+struct NullWitness {
+  void logits(std::uint32_t, Tokens, std::span<const float>) noexcept {}
+};
+
+/// How long steps last on the scheduler's clock.
+enum class StepTime : std::uint8_t {
+  measured,  ///< wall time, for a real clock
+  unit,      ///< one millisecond each, so that schedules do not depend on the machine
+};
+
+/// Executes steps with a model, in the organization's units: attention through block tables, the
+/// recurrent step from source to destination member pages, the convolution through line ids. Nothing
+/// is gathered into a contiguous state; a resume copies nothing.
+///
+/// With Carry::bf16_at_grid, working states between kept boundaries live in an FP32 arena of their
+/// own (one state a sequence); at a kept boundary, where the state was just rounded, it is stored in
+/// the organization's unit and read back from there.
+template <joint_cache Cache, class Witness = NullWitness>
+class CpuExecutor {
+ public:
+  using Organization = typename Cache::organization_type;
+
+  CpuExecutor(const Cache& cache, ModelTensors model, const ForwardOptions& options,
+              TokenContent& content, const SamplingOptions& sampling, StepTime time,
+              Witness& witness)
+      : cache_(cache),
+        memory_(cache.organization(), options.carry == Carry::fp32),
+        forward_(std::move(model), options),
+        content_(content),
+        sampling_(sampling),
+        time_(time),
+        witness_(witness) {
+    if (options.carry == Carry::bf16_at_grid) build_arena();
+  }
+
+  const UnitMemory<Organization>& memory() const noexcept { return memory_; }
+  const CpuForward& forward() const noexcept { return forward_; }
+  /// Bytes of the FP32 working states outside the pools; 0 unless Carry::bf16_at_grid.
+  std::size_t arena_bytes() const noexcept { return arena_bytes_.size(); }
+
+  std::int64_t run(const StepPlan& plan) {
+    auto const start = std::chrono::steady_clock::now();
+    for (BlockCopy const& copy : cache_.copies()) memory_.copy_block(copy);
+    build(plan);
+    forward_.run(chunks_, memory_.kv(), logits_);
+    std::size_t row = 0;
+    std::size_t const width = forward_.config().vocabulary;
+    for (Chunk const& c : plan.chunks) {
+      if (!c.samples) continue;
+      std::span<const float> const logits = std::span(logits_).subspan(width * row++, width);
+      Tokens const position = c.begin + c.count;
+      witness_.logits(c.request, position, logits);
+      content_.append(c.request, sampler_.sample(logits, sampling_, position));
+    }
+    if (time_ == StepTime::unit) return 1'000'000;
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() -
+                                                                start)
+        .count();
+  }
+
+ private:
+  struct Tables {
+    std::size_t blocks, block_count, source, first_target, targets;
+    bool has_source = false;
+    bool source_in_arena = false;
+  };
+
+  /// Tables first, spans into them after: the vectors grow while they are filled.
+  void build(const StepPlan& plan) {
+    ints_.clear();
+    targets_.clear();
+    rows_.clear();
+    chunks_.clear();
+    std::size_t samples = 0;
+    for (Chunk const& c : plan.chunks) {
+      Tables t{};
+      t.blocks = ints_.size();
+      for (AttentionHandle const a : cache_.blocks(c.sequence)) ints_.push_back(memory_.block(a));
+      t.block_count = ints_.size() - t.blocks;
+      if (StateHandle const source = cache_.source(c.sequence)) {
+        t.has_source = true;
+        t.source_in_arena = in_arena(c);
+        t.source = ints_.size();
+        memory_.append(source, ints_);
+      }
+      auto const held = cache_.states(c.sequence).subspan(cache_.first_target(c.sequence));
+      t.first_target = ints_.size();
+      t.targets = held.size();
+      for (HeldState const& h : held) memory_.append(h.state, ints_);
+      rows_.push_back(t);
+      samples += c.samples ? 1 : 0;
+    }
+    std::size_t const stride = memory_.members() + memory_.lines();
+    std::size_t first = targets_.size();
+    for (std::size_t i = 0; i < plan.chunks.size(); ++i) {
+      Chunk const& c = plan.chunks[i];
+      auto const held = cache_.states(c.sequence).subspan(cache_.first_target(c.sequence));
+      for (std::size_t k = 0; k < held.size(); ++k) {
+        StateRow row = memory_.row(&ints_[rows_[i].first_target + k * stride]);
+        if (k + 1 == held.size() && uses_arena()) {
+          // Kept boundaries are in the unit; only a state between them needs FP32.
+          bool const kept = cache_.published(held[k].state);
+          arena_owner_[c.sequence.at()] = kept ? Owner{} : Owner{c.request, c.begin + c.count};
+          if (!kept) row = arena_row(c.sequence);
+        }
+        targets_.push_back({held[k].boundary, row});
+      }
+    }
+    for (std::size_t i = 0; i < plan.chunks.size(); ++i) {
+      Chunk const& c = plan.chunks[i];
+      Tables const& t = rows_[i];
+      ForwardChunk f;
+      f.tokens = content_.tokens(c.request).subspan(c.begin, c.count);
+      f.begin = c.begin;
+      f.kv_valid_until = cache_.kv_valid_until(c.sequence);
+      f.blocks = std::span(ints_).subspan(t.blocks, t.block_count);
+      if (t.has_source)
+        f.source = t.source_in_arena ? arena_row(c.sequence) : memory_.row(&ints_[t.source]);
+      f.targets = std::span(targets_).subspan(first, t.targets);
+      f.logits = c.samples;
+      first += t.targets;
+      chunks_.push_back(f);
+    }
+    logits_.resize(samples * forward_.config().vocabulary);
+  }
+
+  // --- FP32 working states -------------------------------------------------------------------------
+
+  struct Owner {
+    std::uint32_t request = 0xffffffffU;
+    Tokens position = 0;
+  };
+
+  bool uses_arena() const noexcept { return !arena_owner_.empty(); }
+  bool in_arena(const Chunk& c) const noexcept {
+    if (!uses_arena()) return false;
+    Owner const& owner = arena_owner_[c.sequence.at()];
+    return owner.request == c.request && owner.position == c.begin;
+  }
+  void build_arena() {
+    auto const& layout = cache_.organization().layout();
+    auto const sequences = cache_.options().max_sequences;
+    auto const ssm = static_cast<std::int64_t>(layout.ssm_bytes()) * 4 /
+                     layout.model().ssm_dtype_bytes;
+    auto const conv = static_cast<std::int64_t>(layout.conv_bytes());
+    arena_owner_.resize(sequences);
+    arena_bytes_.resize(static_cast<std::size_t>((ssm + conv) * sequences * layout.group_layers()));
+    arena_ = memory_.states();
+    MemberMap one = composite_members(layout);
+    one.head_bytes = one.split_bytes = static_cast<Bytes>(ssm) / layout.ssm_heads();
+    arena_.ssm = {arena_bytes_.data(), nullptr, 0, ssm + conv, one};
+    arena_.conv = {arena_bytes_.data() + ssm, nullptr, 1, ssm + conv, 0};
+    arena_.ssm_layer_stride = arena_.conv_layer_stride = (ssm + conv) * sequences;
+    arena_.ssm_dtype = Dtype::f32;
+    for (std::uint32_t i = 0; i < sequences; ++i) arena_ids_.push_back(static_cast<std::int32_t>(i));
+  }
+  StateRow arena_row(SequenceHandle s) const noexcept {
+    std::int32_t const* const id = &arena_ids_[s.at()];
+    return {&arena_, {id, 1}, {id, 1}};
+  }
+
+  const Cache& cache_;
+  UnitMemory<Organization> memory_;
+  CpuForward forward_;
+  TokenContent& content_;
+  SamplingOptions sampling_;
+  Sampler sampler_;
+  StepTime time_;
+  Witness& witness_;
+  std::vector<ForwardChunk> chunks_;
+  std::vector<std::int32_t> ints_;
+  std::vector<StateTarget> targets_;
+  std::vector<Tables> rows_;
+  std::vector<float> logits_;
+  std::vector<std::byte> arena_bytes_;
+  StateArena arena_;
+  std::vector<Owner> arena_owner_;
+  std::vector<std::int32_t> arena_ids_;
+};
+
+}  // namespace hybridstate::runtime::cpu

@@ -1,0 +1,141 @@
+// SPDX-FileCopyrightText: 2026 hybridstate contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <hybridstate/device/device.hpp>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "executor/cpu/kernels.hpp"
+#include "executor/cpu/rotation.hpp"
+#include "executor/cpu/workers.hpp"
+#include "model/falcon_config.hpp"
+#include "model/weights.hpp"
+
+namespace hybridstate::runtime::cpu {
+
+/// A model to execute: its configuration and views of tensors that outlive the executor.
+struct ModelTensors {
+  FalconH1Config config;
+  TensorView embed, final_norm, lm_head;
+  std::vector<LayerWeights> layers;
+};
+ModelTensors tensors_of(const FalconH1Model& model);
+
+/// Attention units of every layer. `blocks` describes layer 0; its `units` are not read.
+struct KvArena {
+  AttentionBlocks blocks{};
+  std::int64_t layer_stride = 0;  ///< bytes from one layer's unit 0 to the next layer's
+  Dtype dtype = Dtype::bf16;      ///< BF16 or F32
+};
+
+/// Recurrent units of every layer. `ssm` and `conv` describe layer 0; their tables are not read.
+struct StateArena {
+  SsmPages<> ssm{};
+  ConvLines conv{};
+  std::int64_t ssm_layer_stride = 0;
+  std::int64_t conv_layer_stride = 0;
+  Dtype ssm_dtype = Dtype::bf16;   ///< BF16 or F32
+  Dtype conv_dtype = Dtype::bf16;  ///< BF16 or F32
+};
+
+/// One recurrent state: its member pages and its line (or parts) in an arena.
+struct StateRow {
+  const StateArena* arena = nullptr;
+  std::span<const std::int32_t> pages;
+  std::span<const std::int32_t> lines;
+};
+
+/// A state to leave behind at a token boundary.
+struct StateTarget {
+  Tokens boundary = 0;
+  StateRow row;
+};
+
+/// A run of tokens of one sequence.
+struct ForwardChunk {
+  std::span<const TokenId> tokens;
+  Tokens begin = 0;                      ///< position of the first token
+  Tokens kv_valid_until = 0;             ///< keys and values below are there: nothing is written
+  std::span<const std::int32_t> blocks;  ///< attention units from position 0 on
+  StateRow source;                       ///< the state at `begin`; not read when begin is 0
+  /// Ascending boundaries in (begin, begin + tokens]; the last is usually the working state. Rows
+  /// may equal the source: in place. No two chunks of a batch share a target.
+  std::span<const StateTarget> targets;
+  bool logits = false;  ///< of the last token
+};
+
+struct ForwardOptions {
+  Carry carry = Carry::bf16_per_token;
+  Dtype conv_dtype = Dtype::bf16;  ///< what the convolution's inputs are rounded to, always
+  std::uint32_t max_tokens = 2048;  ///< of one batch
+  unsigned threads = 0;             ///< 0: all of the machine
+  const Kernels* kernels = nullptr;  ///< null: the fastest
+};
+
+/// The forward pass of Falcon-H1 over states in the caller's units. A token's results depend on its
+/// sequence's tokens and on the options, and on nothing else: not on the batch, the cuts into
+/// chunks, the number of threads or the instruction set. See kernels.hpp for the reduction orders.
+class CpuForward {
+ public:
+  /// Throws ModelError when the configuration exceeds what the kernels take.
+  CpuForward(ModelTensors model, const ForwardOptions& options);
+
+  const FalconH1Config& config() const noexcept { return model_.config; }
+  const ForwardOptions& options() const noexcept { return options_; }
+  /// Bytes of activations, which are held for max_tokens.
+  std::size_t workspace_bytes() const noexcept;
+
+  /// Computes a batch of chunks through all layers. `logits` gets one row of `vocabulary` for each
+  /// chunk that asks for it, in order. Throws DeviceError before anything is written when a chunk
+  /// names no address where one is needed, or the batch is too large.
+  void run(std::span<const ForwardChunk> chunks, const KvArena& kv, std::span<float> logits);
+
+ private:
+  struct Layer {
+    std::vector<float> input_norm, ff_norm, ssm_norm;
+    std::vector<float> conv_weights, conv_bias;  ///< tap-major
+    std::vector<float> decay, d, dt_bias;        ///< A = -exp(A_log)
+    std::vector<float> q_bias, k_bias, v_bias, o_bias, in_bias, out_bias;
+    std::vector<float> gate_bias, up_bias, down_bias;
+  };
+  struct Run {  ///< one chunk of the batch and the row of its first token
+    const ForwardChunk* chunk;
+    std::size_t row;
+  };
+  struct QueryItem {
+    std::uint32_t run, kv_head, first, end;
+  };
+  struct StateItem {
+    std::uint32_t run, head;
+  };
+
+  void check(std::span<const ForwardChunk> chunks, const KvArena& kv,
+             std::span<float> logits) const;
+  void run_layer(std::size_t l, const KvArena& kv);
+  void finish_projections(std::size_t l, const KvArena& kv, const Run& run, std::size_t t);
+  void read_history(std::size_t l, std::uint32_t run);
+  void write_history(std::size_t l, std::uint32_t run) const;
+  void linear(std::span<const Linear> jobs, std::size_t tokens);
+
+  ModelTensors model_;
+  ForwardOptions options_;
+  const Kernels* k_ = nullptr;
+  std::vector<Layer> layers_;
+  std::vector<float> final_norm_;
+  Rotation rotation_;
+  Workers workers_;
+
+  std::vector<Run> runs_;
+  std::vector<QueryItem> queries_;
+  std::vector<StateItem> states_;
+  std::vector<std::vector<StateStore>> stores_;  ///< per run
+  std::vector<SsmPages<>> sources_;              ///< per run, of the current layer
+  std::size_t tokens_ = 0;
+  std::vector<float> h_, u_, q_, kv_, p_, c_, y_, o_, att_, ssm_, gate_, up_;
+  std::vector<float> dt_, decay_, packed_, history_, cosines_, sines_;
+};
+
+}  // namespace hybridstate::runtime::cpu

@@ -1,0 +1,907 @@
+// SPDX-FileCopyrightText: 2026 hybridstate contributors
+// SPDX-License-Identifier: Apache-2.0
+
+// The body of kernels_*.cpp, compiled once per instruction set in a namespace of its own. No
+// include guard and no includes: the including file has set the target before. Scalar tails call
+// the functions of device/numeric.hpp, whose operations the vector forms repeat lane by lane.
+
+#if !defined(HYBRIDSTATE_CPU_ISA) || !defined(HYBRIDSTATE_CPU_WIDTH)
+#error "include this from kernels_*.cpp only"
+#endif
+#if defined(__FAST_MATH__)
+#error "the kernels must not be compiled with -ffast-math"
+#endif
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT OFF
+#endif
+
+#define HYBRIDSTATE_CPU_INLINE __attribute__((always_inline)) inline
+// In front of every loop over registers: an array that is indexed by a loop lives in memory.
+#if HYBRIDSTATE_CPU_WIDTH == 1
+#define HYBRIDSTATE_CPU_UNROLL
+#elif defined(__clang__)
+#define HYBRIDSTATE_CPU_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define HYBRIDSTATE_CPU_UNROLL _Pragma("GCC unroll 16")
+#endif
+
+namespace hybridstate::runtime::cpu::HYBRIDSTATE_CPU_ISA {
+namespace {
+
+namespace nd = ::hybridstate::numeric::detail;
+
+// --- 16 lanes of float in registers of `width` ------------------------------------------------
+
+constexpr std::size_t lanes = 16;
+constexpr std::size_t width = HYBRIDSTATE_CPU_WIDTH;
+constexpr std::size_t pieces = lanes / width;
+
+#if HYBRIDSTATE_CPU_WIDTH == 1
+using F = float;
+using U = std::uint32_t;
+using H = std::uint16_t;
+HYBRIDSTATE_CPU_INLINE U as_bits(F f) { return numeric::bits_of(f); }
+HYBRIDSTATE_CPU_INLINE F as_float(U u) { return numeric::float_of(u); }
+HYBRIDSTATE_CPU_INLINE U widen(H h) { return h; }
+HYBRIDSTATE_CPU_INLINE H narrow(U u) { return static_cast<H>(u); }
+HYBRIDSTATE_CPU_INLINE F broadcast(float f) { return f; }
+HYBRIDSTATE_CPU_INLINE F fused_piece(F a, F b, F c) { return numeric::fused(a, b, c); }
+#else
+typedef float F __attribute__((vector_size(4 * HYBRIDSTATE_CPU_WIDTH)));
+typedef std::uint32_t U __attribute__((vector_size(4 * HYBRIDSTATE_CPU_WIDTH)));
+typedef std::uint16_t H __attribute__((vector_size(2 * HYBRIDSTATE_CPU_WIDTH)));
+typedef float F8 __attribute__((vector_size(32)));
+typedef float F4 __attribute__((vector_size(16)));
+HYBRIDSTATE_CPU_INLINE U as_bits(F f) { return (U)f; }
+HYBRIDSTATE_CPU_INLINE F as_float(U u) { return (F)u; }
+HYBRIDSTATE_CPU_INLINE U widen(H h) { return __builtin_convertvector(h, U); }
+HYBRIDSTATE_CPU_INLINE H narrow(U u) { return __builtin_convertvector(u, H); }
+HYBRIDSTATE_CPU_INLINE F broadcast(float f) { return F{} + f; }
+#if HYBRIDSTATE_CPU_WIDTH == 16
+HYBRIDSTATE_CPU_INLINE F fused_piece(F a, F b, F c) { return (F)_mm512_fmadd_ps(a, b, c); }
+#else
+HYBRIDSTATE_CPU_INLINE F fused_piece(F a, F b, F c) { return (F)_mm256_fmadd_ps(a, b, c); }
+#endif
+#endif
+
+struct V {
+  F p[pieces];
+};
+struct VU {
+  U p[pieces];
+};
+
+HYBRIDSTATE_CPU_INLINE V zero() {
+  V v;
+  HYBRIDSTATE_CPU_UNROLL
+  for (std::size_t i = 0; i < pieces; ++i) v.p[i] = F{};
+  return v;
+}
+HYBRIDSTATE_CPU_INLINE V all(float f) {
+  V v;
+  HYBRIDSTATE_CPU_UNROLL
+  for (std::size_t i = 0; i < pieces; ++i) v.p[i] = broadcast(f);
+  return v;
+}
+HYBRIDSTATE_CPU_INLINE V operator+(V a, V b) {
+  HYBRIDSTATE_CPU_UNROLL
+  for (std::size_t i = 0; i < pieces; ++i) a.p[i] = a.p[i] + b.p[i];
+  return a;
+}
+HYBRIDSTATE_CPU_INLINE V operator-(V a, V b) {
+  HYBRIDSTATE_CPU_UNROLL
+  for (std::size_t i = 0; i < pieces; ++i) a.p[i] = a.p[i] - b.p[i];
+  return a;
+}
+HYBRIDSTATE_CPU_INLINE V operator*(V a, V b) {
+  HYBRIDSTATE_CPU_UNROLL
+  for (std::size_t i = 0; i < pieces; ++i) a.p[i] = a.p[i] * b.p[i];
+  return a;
+}
+HYBRIDSTATE_CPU_INLINE V operator/(V a, V b) {
+  HYBRIDSTATE_CPU_UNROLL
+  for (std::size_t i = 0; i < pieces; ++i) a.p[i] = a.p[i] / b.p[i];
+  return a;
+}
+HYBRIDSTATE_CPU_INLINE V fused(V a, V b, V c) {
+  HYBRIDSTATE_CPU_UNROLL
+  for (std::size_t i = 0; i < pieces; ++i) a.p[i] = fused_piece(a.p[i], b.p[i], c.p[i]);
+  return a;
+}
+/// a where a < b is false: keeps a NaN of a.
+HYBRIDSTATE_CPU_INLINE V at_least(V a, V b) {
+  HYBRIDSTATE_CPU_UNROLL
+  for (std::size_t i = 0; i < pieces; ++i) a.p[i] = a.p[i] < b.p[i] ? b.p[i] : a.p[i];
+  return a;
+}
+HYBRIDSTATE_CPU_INLINE V at_most(V a, V b) {
+  HYBRIDSTATE_CPU_UNROLL
+  for (std::size_t i = 0; i < pieces; ++i) a.p[i] = a.p[i] > b.p[i] ? b.p[i] : a.p[i];
+  return a;
+}
+
+template <class T>
+HYBRIDSTATE_CPU_INLINE T read(const void* from) {
+  T t;
+  std::memcpy(&t, from, sizeof t);
+  return t;
+}
+
+/// 16 elements of a storage type as floats, exactly.
+template <Dtype D>
+struct Element;
+template <>
+struct Element<Dtype::f32> {
+  static constexpr std::size_t bytes = 4;
+  static HYBRIDSTATE_CPU_INLINE F piece(const unsigned char* from) { return read<F>(from); }
+};
+template <>
+struct Element<Dtype::bf16> {
+  static constexpr std::size_t bytes = 2;
+  static HYBRIDSTATE_CPU_INLINE F piece(const unsigned char* from) {
+    return as_float(widen(read<H>(from)) << 16);
+  }
+};
+template <>
+struct Element<Dtype::f16> {
+  static constexpr std::size_t bytes = 2;
+  static HYBRIDSTATE_CPU_INLINE F from_bits(U h) {
+    U const magnitude = (h & 0x7fffU) << 13;
+    // Scaling by 2^112 moves the exponent, normal or not; all ones become infinity or a NaN.
+    U const bits = as_bits(as_float(magnitude) * 0x1p112F);
+    U const special = magnitude >= (0x7c00U << 13) ? U{} + 0x7f800000U : U{};
+    return as_float(bits | special | (h & 0x8000U) << 16);
+  }
+  static HYBRIDSTATE_CPU_INLINE F piece(const unsigned char* from) {
+    return from_bits(widen(read<H>(from)));
+  }
+};
+
+template <Dtype D>
+HYBRIDSTATE_CPU_INLINE V load(const void* from) {
+  const auto* const bytes = static_cast<const unsigned char*>(from);
+  V v;
+  HYBRIDSTATE_CPU_UNROLL
+  for (std::size_t i = 0; i < pieces; ++i)
+    v.p[i] = Element<D>::piece(bytes + i * width * Element<D>::bytes);
+  return v;
+}
+HYBRIDSTATE_CPU_INLINE V load(const float* from) { return load<Dtype::f32>(from); }
+/// The first n < 16 elements, then zeros.
+template <Dtype D>
+HYBRIDSTATE_CPU_INLINE V load_part(const void* from, std::size_t n) {
+  alignas(64) unsigned char buffer[lanes * 4] = {};
+  std::memcpy(buffer, from, n * Element<D>::bytes);
+  return load<D>(buffer);
+}
+HYBRIDSTATE_CPU_INLINE void store(float* to, V v) {
+  HYBRIDSTATE_CPU_UNROLL
+  for (std::size_t i = 0; i < pieces; ++i) std::memcpy(to + i * width, &v.p[i], sizeof(F));
+}
+
+HYBRIDSTATE_CPU_INLINE V load_v(const unsigned char* from, Dtype dtype) {
+  if (dtype == Dtype::f32) return load<Dtype::f32>(from);
+  return dtype == Dtype::bf16 ? load<Dtype::bf16>(from) : load<Dtype::f16>(from);
+}
+
+HYBRIDSTATE_CPU_INLINE U bf16_bits_piece(F f) {
+  U const bits = as_bits(f);
+  U const rounded = bits + 0x7fffU + ((bits >> 16) & 1U);
+  U const quiet = bits | 0x400000U;
+  return (bits & 0x7fffffffU) > 0x7f800000U ? quiet : rounded;
+}
+HYBRIDSTATE_CPU_INLINE V rounded_to_bf16(V v) {
+  HYBRIDSTATE_CPU_UNROLL
+  for (std::size_t i = 0; i < pieces; ++i)
+    v.p[i] = as_float(bf16_bits_piece(v.p[i]) & 0xffff0000U);
+  return v;
+}
+HYBRIDSTATE_CPU_INLINE void store_bf16(void* to, V v) {
+  auto* const bytes = static_cast<unsigned char*>(to);
+  HYBRIDSTATE_CPU_UNROLL
+  for (std::size_t i = 0; i < pieces; ++i) {
+    H const h = narrow(bf16_bits_piece(v.p[i]) >> 16);
+    std::memcpy(bytes + i * width * 2, &h, sizeof h);
+  }
+}
+
+/// Halving: a[i] + a[i + 8], then + 4, + 2, + 1.
+HYBRIDSTATE_CPU_INLINE float halve(V v) {
+#if HYBRIDSTATE_CPU_WIDTH == 1
+  HYBRIDSTATE_CPU_UNROLL
+  for (std::size_t step = 8; step > 0; step /= 2)
+    HYBRIDSTATE_CPU_UNROLL
+    for (std::size_t i = 0; i < step; ++i) v.p[i] = v.p[i] + v.p[i + step];
+  return v.p[0];
+#else
+#if HYBRIDSTATE_CPU_WIDTH == 16
+  F8 const eight = __builtin_shufflevector(v.p[0], v.p[0], 0, 1, 2, 3, 4, 5, 6, 7) +
+                   __builtin_shufflevector(v.p[0], v.p[0], 8, 9, 10, 11, 12, 13, 14, 15);
+#else
+  F8 const eight = v.p[0] + v.p[1];
+#endif
+  F4 const four = __builtin_shufflevector(eight, eight, 0, 1, 2, 3) +
+                  __builtin_shufflevector(eight, eight, 4, 5, 6, 7);
+  F4 const two = four + __builtin_shufflevector(four, four, 2, 3, 0, 1);
+  return two[0] + two[1];
+#endif
+}
+
+template <std::size_t P>
+HYBRIDSTATE_CPU_INLINE float halve_all(V (&a)[P]) {
+  HYBRIDSTATE_CPU_UNROLL
+  for (std::size_t step = P / 2; step > 0; step /= 2)
+    HYBRIDSTATE_CPU_UNROLL
+    for (std::size_t i = 0; i < step; ++i) a[i] = a[i] + a[i + step];
+  return halve(a[0]);
+}
+
+HYBRIDSTATE_CPU_INLINE V exp_v(V x) {
+  x = at_most(at_least(x, all(nd::exp_low)), all(nd::exp_high));
+  V const t = fused(x, all(nd::inverse_ln2), all(nd::round_magic));
+  V const n = t - all(nd::round_magic);
+  V const r = fused(n, all(-nd::ln2_low), fused(n, all(-nd::ln2_high), x));
+  V p = fused(all(nd::exp_7), r, all(nd::exp_6));
+  p = fused(p, r, all(nd::exp_5));
+  p = fused(p, r, all(nd::exp_4));
+  p = fused(p, r, all(nd::exp_3));
+  p = fused(p, r, all(nd::exp_2));
+  p = fused(p, r, all(1.0F));
+  p = fused(p, r, all(1.0F));
+  HYBRIDSTATE_CPU_UNROLL
+  for (std::size_t i = 0; i < pieces; ++i) {
+    U const k = as_bits(t.p[i]) - nd::round_magic_bits;
+    U const half = (k >> 1) | (k & 0x80000000U);
+    p.p[i] = p.p[i] * as_float((half + 127U) << 23) * as_float((k - half + 127U) << 23);
+  }
+  return p;
+}
+HYBRIDSTATE_CPU_INLINE V silu_v(V v) { return v / (all(1.0F) + exp_v(zero() - v)); }
+
+// --- wide sums --------------------------------------------------------------------------------
+
+/// The number of 16-lane accumulators of a wide sum over n elements.
+constexpr std::size_t accumulators(std::size_t n) {
+  std::size_t p = 1;
+  while (p < 16 && p * lanes < n) p *= 2;
+  return p;
+}
+
+template <std::size_t P, Dtype D>
+HYBRIDSTATE_CPU_INLINE float wide_dot_p(const float* a, const void* b, std::size_t n) {
+  const auto* const bytes = static_cast<const unsigned char*>(b);
+  auto const right = [&](std::size_t k) __attribute__((always_inline)) {
+    return load<D>(bytes + k * Element<D>::bytes);
+  };
+  V acc[P];
+  if (n % (P * lanes) == 0) {
+    HYBRIDSTATE_CPU_UNROLL
+    for (std::size_t i = 0; i < P; ++i) acc[i] = load(a + i * lanes) * right(i * lanes);
+    for (std::size_t k = P * lanes; k < n; k += P * lanes)
+      HYBRIDSTATE_CPU_UNROLL
+      for (std::size_t i = 0; i < P; ++i)
+        acc[i] = fused(load(a + k + i * lanes), right(k + i * lanes), acc[i]);
+    return halve_all(acc);
+  }
+  HYBRIDSTATE_CPU_UNROLL
+  for (std::size_t i = 0; i < P; ++i) acc[i] = zero();
+  for (std::size_t k = 0, i = 0; k < n; k += lanes, i = (i + 1) % P) {
+    V const l = n - k >= lanes ? load(a + k) : load_part<Dtype::f32>(a + k, n - k);
+    V const r = n - k >= lanes ? right(k) : load_part<D>(bytes + k * Element<D>::bytes, n - k);
+    acc[i] = k < P * lanes ? l * r : fused(l, r, acc[i]);
+  }
+  return halve_all(acc);
+}
+float wide_dot(const float* a, const float* b, std::size_t n) {
+  switch (accumulators(n)) {
+    case 1:
+      return wide_dot_p<1, Dtype::f32>(a, b, n);
+    case 2:
+      return wide_dot_p<2, Dtype::f32>(a, b, n);
+    case 4:
+      return wide_dot_p<4, Dtype::f32>(a, b, n);
+    case 8:
+      return wide_dot_p<8, Dtype::f32>(a, b, n);
+    default:
+      return wide_dot_p<16, Dtype::f32>(a, b, n);
+  }
+}
+
+// --- linear -----------------------------------------------------------------------------------
+
+/// 32 elements as their 16 even and their 16 odd ones: two 16-bit weights in one 32-bit lane become
+/// floats with one operation each.
+struct Pair {
+  V even, odd;
+};
+
+HYBRIDSTATE_CPU_INLINE void split_piece(const unsigned char* from, F& even, F& odd) {
+#if HYBRIDSTATE_CPU_WIDTH == 1
+  even = read<F>(from);
+  odd = read<F>(from + 4);
+#elif HYBRIDSTATE_CPU_WIDTH == 8
+  F const a = read<F>(from), b = read<F>(from + 32);
+  even = __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14);
+  odd = __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15);
+#else
+  F const a = read<F>(from), b = read<F>(from + 64);
+  even = __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+  odd = __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+#endif
+}
+
+template <Dtype D>
+HYBRIDSTATE_CPU_INLINE Pair load_pair(const unsigned char* from) {
+  Pair p;
+  HYBRIDSTATE_CPU_UNROLL
+  for (std::size_t i = 0; i < pieces; ++i) {
+    if constexpr (D == Dtype::f32) {
+      split_piece(from + i * width * 8, p.even.p[i], p.odd.p[i]);
+    } else {
+      U const two = read<U>(from + i * width * 4);
+      if constexpr (D == Dtype::bf16) {
+        p.even.p[i] = as_float(two << 16);
+        p.odd.p[i] = as_float(two & 0xffff0000U);
+      } else {
+        p.even.p[i] = Element<D>::from_bits(two & 0xffffU);
+        p.odd.p[i] = Element<D>::from_bits(two >> 16);
+      }
+    }
+  }
+  return p;
+}
+template <Dtype D>
+HYBRIDSTATE_CPU_INLINE Pair load_pair_part(const unsigned char* from, std::size_t n) {
+  alignas(64) unsigned char buffer[2 * lanes * 4] = {};
+  std::memcpy(buffer, from, n * Element<D>::bytes);
+  return load_pair<D>(buffer);
+}
+
+void pack(const float* x, std::size_t n, float* y) {
+  const auto* const bytes = reinterpret_cast<const unsigned char*>(x);
+  for (std::size_t k = 0; k < n; k += 2 * lanes) {
+    Pair const p = n - k >= 2 * lanes ? load_pair<Dtype::f32>(bytes + k * 4)
+                                      : load_pair_part<Dtype::f32>(bytes + k * 4, n - k);
+    store(y + k, p.even);
+    store(y + k + lanes, p.odd);
+  }
+}
+
+#if HYBRIDSTATE_CPU_WIDTH == 16
+constexpr std::size_t tile_rows = 4, tile_tokens = 6, lone_rows = 8;
+#elif HYBRIDSTATE_CPU_WIDTH == 8
+constexpr std::size_t tile_rows = 2, tile_tokens = 3, lone_rows = 4;
+#else
+constexpr std::size_t tile_rows = 1, tile_tokens = 1, lone_rows = 1;
+#endif
+
+template <std::size_t R, std::size_t T>
+HYBRIDSTATE_CPU_INLINE void linear_step(const Pair (&w)[R], const float* x, std::size_t stride,
+                                        V (&acc)[R][T]) {
+  HYBRIDSTATE_CPU_UNROLL
+  for (std::size_t t = 0; t < T; ++t) {
+    V const even = load(x + t * stride);
+    HYBRIDSTATE_CPU_UNROLL
+    for (std::size_t r = 0; r < R; ++r) acc[r][t] = fused(w[r].even, even, acc[r][t]);
+  }
+  HYBRIDSTATE_CPU_UNROLL
+  for (std::size_t t = 0; t < T; ++t) {
+    V const odd = load(x + t * stride + lanes);
+    HYBRIDSTATE_CPU_UNROLL
+    for (std::size_t r = 0; r < R; ++r) acc[r][t] = fused(w[r].odd, odd, acc[r][t]);
+  }
+}
+
+template <Dtype D, std::size_t R, std::size_t T>
+void linear_tile(const Linear& j, std::size_t row, std::size_t token) {
+  std::size_t const n = j.columns;
+  const unsigned char* w[R];
+  HYBRIDSTATE_CPU_UNROLL
+  for (std::size_t r = 0; r < R; ++r)
+    w[r] = static_cast<const unsigned char*>(j.weights) + (row + r) * n * Element<D>::bytes;
+  const float* const x = j.x + token * j.x_stride;
+  V acc[R][T];
+  HYBRIDSTATE_CPU_UNROLL
+  for (std::size_t r = 0; r < R; ++r)
+    HYBRIDSTATE_CPU_UNROLL
+    for (std::size_t t = 0; t < T; ++t) acc[r][t] = zero();
+  std::size_t k = 0;
+  for (; k + 2 * lanes <= n; k += 2 * lanes) {
+    Pair p[R];
+    HYBRIDSTATE_CPU_UNROLL
+    for (std::size_t r = 0; r < R; ++r) {
+      p[r] = load_pair<D>(w[r] + k * Element<D>::bytes);
+      // Few tokens: memory-bound, and a row is too short for the prefetcher to follow.
+      if (T <= 4) __builtin_prefetch(w[r] + (R * n + k) * Element<D>::bytes);
+    }
+    linear_step(p, x + k, j.x_stride, acc);
+  }
+  if (k < n) {
+    Pair p[R];
+    HYBRIDSTATE_CPU_UNROLL
+    for (std::size_t r = 0; r < R; ++r)
+      p[r] = load_pair_part<D>(w[r] + k * Element<D>::bytes, n - k);
+    linear_step(p, x + k, j.x_stride, acc);
+  }
+  HYBRIDSTATE_CPU_UNROLL
+  for (std::size_t t = 0; t < T; ++t)
+    HYBRIDSTATE_CPU_UNROLL
+    for (std::size_t r = 0; r < R; ++r) {
+      float y = halve(acc[r][t]) * j.scale;
+      if (j.bias != nullptr) y = y + j.bias[row + r];
+      j.y[(token + t) * j.y_stride + row + r] = y * j.post;
+    }
+}
+
+template <Dtype D, std::size_t R, std::size_t T>
+void linear_tokens(const Linear& j, std::size_t row, std::size_t token, std::size_t count) {
+  if (count == T) return linear_tile<D, R, T>(j, row, token);
+  if constexpr (T > 1) linear_tokens<D, R, T - 1>(j, row, token, count);
+}
+
+template <Dtype D>
+void linear_rows(const Linear& j, std::size_t tokens, std::size_t first, std::size_t end) {
+  std::size_t row = first;
+  if (tokens == 1)
+    for (; row + lone_rows <= end; row += lone_rows) linear_tile<D, lone_rows, 1>(j, row, 0);
+  // Blocks of tokens whose inputs stay in the second-level cache while all rows pass.
+  std::size_t const tiles = (tokens + tile_tokens - 1) / tile_tokens;
+  std::size_t const block_tiles =
+      std::max<std::size_t>(1, 98304 / (std::size_t{j.columns} * tile_tokens + 1));
+  for (std::size_t b = 0; b < tiles; b += block_tiles) {
+    std::size_t const b_end = std::min(tiles, b + block_tiles);
+    for (std::size_t r = row; r < end;) {
+      bool const whole = r + tile_rows <= end;
+      for (std::size_t i = b; i < b_end; ++i) {
+        std::size_t const t0 = i * tokens / tiles;
+        std::size_t const t1 = (i + 1) * tokens / tiles;
+        if (whole)
+          linear_tokens<D, tile_rows, tile_tokens>(j, r, t0, t1 - t0);
+        else
+          linear_tokens<D, 1, tile_tokens>(j, r, t0, t1 - t0);
+      }
+      r += whole ? tile_rows : 1;
+    }
+  }
+}
+
+void linear(const Linear& j, std::uint32_t tokens, std::uint32_t first, std::uint32_t end) {
+  if (tokens == 0) return;
+  if (j.dtype == Dtype::bf16)
+    linear_rows<Dtype::bf16>(j, tokens, first, end);
+  else if (j.dtype == Dtype::f16)
+    linear_rows<Dtype::f16>(j, tokens, first, end);
+  else
+    linear_rows<Dtype::f32>(j, tokens, first, end);
+}
+
+// --- norms and elementwise --------------------------------------------------------------------
+
+HYBRIDSTATE_CPU_INLINE float inverse_rms(const float* x, float epsilon, std::size_t n) {
+  float const mean = wide_dot(x, x, n) / static_cast<float>(n);
+  return 1.0F / std::sqrt(mean + epsilon);
+}
+
+void rms_norm(const float* x, const float* weight, float epsilon, std::size_t n, float* y) {
+  float const inverse = inverse_rms(x, epsilon, n);
+  std::size_t i = 0;
+  for (; i + lanes <= n; i += lanes)
+    store(y + i, load(x + i) * all(inverse) * load(weight + i));
+  for (; i < n; ++i) y[i] = x[i] * inverse * weight[i];
+}
+
+HYBRIDSTATE_CPU_INLINE void gate(float* y, const float* z, std::size_t n) {
+  std::size_t i = 0;
+  for (; i + lanes <= n; i += lanes) store(y + i, load(y + i) * silu_v(load(z + i)));
+  for (; i < n; ++i) y[i] = y[i] * numeric::silu(z[i]);
+}
+
+void gated_norm(const GatedNorm& norm, float* y, const float* z) {
+  bool const gate_first = norm.weight == nullptr || !norm.norm_before_gate;
+  if (gate_first) gate(y, z, norm.width);
+  if (norm.weight != nullptr) {
+    std::size_t const n = norm.width / norm.groups;
+    for (std::size_t g = 0; g < norm.groups; ++g)
+      rms_norm(y + g * n, norm.weight + g * n, norm.epsilon, n, y + g * n);
+  }
+  if (!gate_first) gate(y, z, norm.width);
+}
+
+void silu_product(const float* g, const float* up, std::size_t n, float* y) {
+  std::size_t i = 0;
+  for (; i + lanes <= n; i += lanes) store(y + i, load(up + i) * silu_v(load(g + i)));
+  for (; i < n; ++i) y[i] = up[i] * numeric::silu(g[i]);
+}
+
+void multiply(float* x, float factor, std::size_t n) {
+  std::size_t i = 0;
+  for (; i + lanes <= n; i += lanes) store(x + i, load(x + i) * all(factor));
+  for (; i < n; ++i) x[i] = x[i] * factor;
+}
+
+void add(float* h, const float* a, const float* b, std::size_t n) {
+  std::size_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    V const sum = b == nullptr ? load(a + i) : load(a + i) + load(b + i);
+    store(h + i, load(h + i) + sum);
+  }
+  for (; i < n; ++i) h[i] = h[i] + (b == nullptr ? a[i] : a[i] + b[i]);
+}
+
+void rotate(float* head, const float* cosines, const float* sines, std::size_t half) {
+  std::size_t i = 0;
+  for (; i + lanes <= half; i += lanes) {
+    V const a = load(head + i), b = load(head + half + i);
+    V const c = load(cosines + i), s = load(sines + i);
+    store(head + i, fused(a, c, zero() - b * s));
+    store(head + half + i, fused(b, c, a * s));
+  }
+  for (; i < half; ++i) {
+    float const a = head[i], b = head[half + i];
+    head[i] = numeric::fused(a, cosines[i], 0.0F - b * sines[i]);
+    head[half + i] = numeric::fused(b, cosines[i], a * sines[i]);
+  }
+}
+
+void exp_of(const float* x, std::size_t n, float* y) {
+  std::size_t i = 0;
+  for (; i + lanes <= n; i += lanes) store(y + i, exp_v(load(x + i)));
+  for (; i < n; ++i) y[i] = numeric::exp(x[i]);
+}
+
+void load_row(const void* from, Dtype dtype, std::size_t n, float* to) {
+  const auto* const bytes = static_cast<const unsigned char*>(from);
+  std::size_t i = 0;
+  for (; i + lanes <= n; i += lanes) store(to + i, load_v(bytes + i * dtype_bytes(dtype), dtype));
+  for (; i < n; ++i) to[i] = element_as_float(from, dtype, i);
+}
+
+void store_row(const float* from, Dtype dtype, std::size_t n, void* to) {
+  if (dtype == Dtype::f32) {
+    std::memcpy(to, from, n * sizeof(float));
+    return;
+  }
+  auto* const bytes = static_cast<unsigned char*>(to);
+  std::size_t i = 0;
+  for (; i + lanes <= n; i += lanes) store_bf16(bytes + i * 2, load(from + i));
+  for (; i < n; ++i) {
+    std::uint16_t const h = numeric::to_bf16(from[i]);
+    std::memcpy(bytes + i * 2, &h, 2);
+  }
+}
+
+void round_row(float* x, Dtype dtype, std::size_t n) {
+  if (dtype == Dtype::f32) return;
+  std::size_t i = 0;
+  for (; i + lanes <= n; i += lanes) store(x + i, rounded_to_bf16(load(x + i)));
+  for (; i < n; ++i) x[i] = numeric::round_to_bf16(x[i]);
+}
+
+// --- convolution ------------------------------------------------------------------------------
+
+void convolve(const Convolution& j, std::uint32_t first, std::uint32_t end) {
+  auto const row = [&](std::size_t t, std::size_t tap) {
+    std::size_t const at = t + tap;  // counted from the oldest column of the history
+    std::size_t const kept = j.width - 1;
+    return at < kept ? j.history + at * j.channels : j.x + (at - kept) * j.x_stride;
+  };
+  for (std::size_t t = 0; t < j.tokens; ++t) {
+    float* const y = j.y + t * j.y_stride;
+    std::size_t c = first;
+    for (; c + lanes <= end; c += lanes) {
+      V acc = j.bias == nullptr ? zero() : load(j.bias + c);
+      for (std::size_t i = 0; i < j.width; ++i)
+        acc = fused(load(j.weights + i * j.channels + c), load(row(t, i) + c), acc);
+      store(y + c, silu_v(acc));
+    }
+    for (; c < end; ++c) {
+      float acc = j.bias == nullptr ? 0.0F : j.bias[c];
+      for (std::size_t i = 0; i < j.width; ++i)
+        acc = numeric::fused(j.weights[i * j.channels + c], row(t, i)[c], acc);
+      y[c] = numeric::silu(acc);
+    }
+  }
+}
+
+// --- recurrence -------------------------------------------------------------------------------
+
+void read_state_row(const SsmPages<>& pages, Dtype dtype, std::int32_t head, std::size_t row,
+                    std::size_t n, float* to) {
+  std::size_t const size = dtype_bytes(dtype);
+  std::size_t const start = row * n * size;
+  for (std::size_t done = 0; done < n;) {
+    std::size_t const byte = start + done * size;
+    std::size_t const count = std::min<std::size_t>(n - done, pages.map.run(byte) / size);
+    load_row(pages.addr_ssm(0, head, static_cast<std::int64_t>(byte)), dtype, count, to + done);
+    done += count;
+  }
+}
+
+void write_state_row(const SsmPages<>& pages, Dtype dtype, std::int32_t head, std::size_t row,
+                     std::size_t n, const float* from) {
+  std::size_t const size = dtype_bytes(dtype);
+  std::size_t const start = row * n * size;
+  for (std::size_t done = 0; done < n;) {
+    std::size_t const byte = start + done * size;
+    std::size_t const count = std::min<std::size_t>(n - done, pages.map.run(byte) / size);
+    store_row(from + done, dtype, count,
+              pages.addr_ssm(0, head, static_cast<std::int64_t>(byte)));
+    done += count;
+  }
+}
+
+HYBRIDSTATE_CPU_INLINE bool rounds_after(const StateUpdate& j, std::size_t token) {
+  if (j.carry == Carry::bf16_per_token) return true;
+  return j.carry == Carry::bf16_at_grid && (j.begin + token + 1) % grid_tokens == 0;
+}
+
+/// One row of P x 16 elements in registers over all tokens.
+template <std::size_t P>
+void update_row(const StateUpdate& j, std::size_t row, float* buffer) {
+  V s[P];
+  HYBRIDSTATE_CPU_UNROLL
+  for (std::size_t i = 0; i < P; ++i) s[i] = load(buffer + i * lanes);
+  std::size_t next = 0;
+  for (std::size_t t = 0; t < j.tokens; ++t) {
+    float const x = j.x[t * j.stride + row];
+    V const decay = all(j.decay[t * j.dt_stride]);
+    V const input = all(j.dt[t * j.dt_stride] * x);
+    const float* const b = j.b + t * j.stride;
+    const float* const c = j.c + t * j.stride;
+    HYBRIDSTATE_CPU_UNROLL
+    for (std::size_t i = 0; i < P; ++i) s[i] = fused(decay, s[i], input * load(b + i * lanes));
+    V product[P];
+    HYBRIDSTATE_CPU_UNROLL
+    for (std::size_t i = 0; i < P; ++i) product[i] = s[i] * load(c + i * lanes);
+    j.y[t * j.y_stride + row] = numeric::fused(j.d, x, halve_all(product));
+    if (rounds_after(j, t))
+      HYBRIDSTATE_CPU_UNROLL
+      for (std::size_t i = 0; i < P; ++i) s[i] = rounded_to_bf16(s[i]);
+    while (next < j.store_count && j.stores[next].after == t + 1) {
+      HYBRIDSTATE_CPU_UNROLL
+      for (std::size_t i = 0; i < P; ++i) store(buffer + i * lanes, s[i]);
+      const StateStore& to = j.stores[next++];
+      write_state_row(to.pages, to.dtype, static_cast<std::int32_t>(j.head), row, P * lanes,
+                      buffer);
+    }
+  }
+}
+
+/// Any number of elements, in memory; the same operations in the same order.
+void update_any_row(const StateUpdate& j, std::size_t row, float* s) {
+  std::size_t const n = j.state;
+  std::size_t next = 0;
+  for (std::size_t t = 0; t < j.tokens; ++t) {
+    float const x = j.x[t * j.stride + row];
+    float const decay = j.decay[t * j.dt_stride];
+    float const input = j.dt[t * j.dt_stride] * x;
+    const float* const b = j.b + t * j.stride;
+    const float* const c = j.c + t * j.stride;
+    std::size_t i = 0;
+    for (; i + lanes <= n; i += lanes)
+      store(s + i, fused(all(decay), load(s + i), all(input) * load(b + i)));
+    for (; i < n; ++i) s[i] = numeric::fused(decay, s[i], input * b[i]);
+    j.y[t * j.y_stride + row] = numeric::fused(j.d, x, wide_dot(s, c, n));
+    if (rounds_after(j, t)) round_row(s, Dtype::bf16, n);
+    while (next < j.store_count && j.stores[next].after == t + 1) {
+      const StateStore& to = j.stores[next++];
+      write_state_row(to.pages, to.dtype, static_cast<std::int32_t>(j.head), row, n, s);
+    }
+  }
+}
+
+void update_state(const StateUpdate& j, std::uint32_t first, std::uint32_t end) {
+  alignas(64) float buffer[max_state];
+  for (std::size_t row = first; row < end; ++row) {
+    if (j.source != nullptr)
+      read_state_row(*j.source, j.source_dtype, static_cast<std::int32_t>(j.head), row, j.state,
+                     buffer);
+    else
+      std::fill(buffer, buffer + j.state, 0.0F);
+    switch (j.state) {
+      case 16:
+        update_row<1>(j, row, buffer);
+        break;
+      case 32:
+        update_row<2>(j, row, buffer);
+        break;
+      case 64:
+        update_row<4>(j, row, buffer);
+        break;
+      case 128:
+        update_row<8>(j, row, buffer);
+        break;
+      case 256:
+        update_row<16>(j, row, buffer);
+        break;
+      default:
+        update_any_row(j, row, buffer);
+    }
+  }
+}
+
+// --- attention --------------------------------------------------------------------------------
+
+constexpr std::size_t head_block = 4;
+
+/// Sums over the tokens of a split for one 16-element step of the output, up to `head_block` heads.
+template <Dtype D, std::size_t N>
+HYBRIDSTATE_CPU_INLINE void weigh_values(const unsigned char* const* values, std::size_t at,
+                                     std::size_t elements, std::size_t count,
+                                     const float (*p)[split_tokens], V* out) {
+  V acc[N][4];
+  HYBRIDSTATE_CPU_UNROLL
+  for (std::size_t h = 0; h < N; ++h)
+    HYBRIDSTATE_CPU_UNROLL
+    for (std::size_t i = 0; i < 4; ++i) acc[h][i] = zero();
+  auto const value = [&](std::size_t t) __attribute__((always_inline)) {
+    const unsigned char* const from = values[t] + at * Element<D>::bytes;
+    return elements >= lanes ? load<D>(from) : load_part<D>(from, elements);
+  };
+  std::size_t t = 0;
+  for (; t + 4 <= count; t += 4)
+    HYBRIDSTATE_CPU_UNROLL
+    for (std::size_t i = 0; i < 4; ++i) {
+      V const v = value(t + i);
+      HYBRIDSTATE_CPU_UNROLL
+      for (std::size_t h = 0; h < N; ++h) acc[h][i] = fused(all(p[h][t + i]), v, acc[h][i]);
+    }
+  for (std::size_t i = 0; t < count; ++t, ++i) {
+    V const v = value(t);
+    HYBRIDSTATE_CPU_UNROLL
+    for (std::size_t h = 0; h < N; ++h) acc[h][i] = fused(all(p[h][t]), v, acc[h][i]);
+  }
+  HYBRIDSTATE_CPU_UNROLL
+  for (std::size_t h = 0; h < N; ++h)
+    out[h] = (acc[h][0] + acc[h][2]) + (acc[h][1] + acc[h][3]);
+}
+
+template <Dtype D, std::size_t P>
+void score_keys_p(const float* q, const unsigned char* const* keys, std::size_t count,
+                  std::size_t dim, float scale, float* scores) {
+  for (std::size_t t = 0; t < count; ++t) scores[t] = wide_dot_p<P, D>(q, keys[t], dim) * scale;
+}
+template <Dtype D>
+void score_keys(const float* q, const unsigned char* const* keys, std::size_t count,
+                std::size_t dim, float scale, float* scores) {
+  switch (accumulators(dim)) {
+    case 1:
+      return score_keys_p<D, 1>(q, keys, count, dim, scale, scores);
+    case 2:
+      return score_keys_p<D, 2>(q, keys, count, dim, scale, scores);
+    case 4:
+      return score_keys_p<D, 4>(q, keys, count, dim, scale, scores);
+    case 8:
+      return score_keys_p<D, 8>(q, keys, count, dim, scale, scores);
+    default:
+      return score_keys_p<D, 16>(q, keys, count, dim, scale, scores);
+  }
+}
+
+template <Dtype D, std::size_t N>
+void attend_heads(const Attention& j, std::size_t first_head) {
+  std::size_t const dim = j.head_dim;
+  std::size_t const steps = (dim + lanes - 1) / lanes;
+  alignas(64) float p[N][split_tokens];
+  alignas(64) float o[N][max_head_dim];
+  const unsigned char* keys[split_tokens];
+  const unsigned char* values[split_tokens];
+  float largest[N] = {};
+  float denominator[N] = {};
+  const float* const q = j.q + first_head * dim;
+  auto const head = static_cast<std::int32_t>(j.kv_head);
+  std::size_t const tokens = std::size_t{j.position} + 1;
+
+  for (std::size_t start = 0; start < tokens; start += split_tokens) {
+    std::size_t const count = std::min<std::size_t>(split_tokens, tokens - start);
+    for (std::size_t t = 0; t < count;) {  // the tokens of one block lie a stride apart
+      auto const token = static_cast<std::int32_t>(start + t);
+      const std::byte* key = j.blocks.addr_key(0, head, token);
+      std::int32_t const block = j.blocks.strides.block_tokens;
+      for (std::int32_t i = token % block; i < block && t < count; ++i, ++t) {
+        keys[t] = reinterpret_cast<const unsigned char*>(key);
+        values[t] = keys[t] + j.blocks.strides.value;
+        key += j.blocks.strides.token;
+      }
+    }
+    HYBRIDSTATE_CPU_UNROLL
+    for (std::size_t h = 0; h < N; ++h)
+      score_keys<D>(q + h * dim, keys, count, dim, j.scale, p[h]);
+    float split_largest[N];
+    float split_sum[N];
+    HYBRIDSTATE_CPU_UNROLL
+    for (std::size_t h = 0; h < N; ++h) {
+      float m = p[h][0];
+      for (std::size_t t = 1; t < count; ++t) m = m < p[h][t] ? p[h][t] : m;
+      std::size_t t = 0;
+      for (; t + lanes <= count; t += lanes)
+        store(p[h] + t, exp_v(load(p[h] + t) - all(m)));
+      for (; t < count; ++t) p[h][t] = numeric::exp(p[h][t] - m);
+      std::fill(p[h] + count, p[h] + split_tokens, 0.0F);
+      V acc[16];
+      HYBRIDSTATE_CPU_UNROLL
+      for (std::size_t i = 0; i < 16; ++i) acc[i] = load(p[h] + i * lanes);
+      split_largest[h] = m;
+      split_sum[h] = halve_all(acc);
+    }
+    float keep[N] = {};
+    float take[N] = {};
+    HYBRIDSTATE_CPU_UNROLL
+    for (std::size_t h = 0; h < N; ++h) {
+      if (start == 0) {
+        largest[h] = split_largest[h];
+        denominator[h] = split_sum[h];
+        continue;
+      }
+      float const m = largest[h] < split_largest[h] ? split_largest[h] : largest[h];
+      keep[h] = numeric::exp(largest[h] - m);
+      take[h] = numeric::exp(split_largest[h] - m);
+      denominator[h] = numeric::fused(denominator[h], keep[h], split_sum[h] * take[h]);
+      largest[h] = m;
+    }
+    for (std::size_t step = 0; step < steps; ++step) {
+      V sum[N];
+      weigh_values<D, N>(values, step * lanes, dim - step * lanes, count, p, sum);
+      HYBRIDSTATE_CPU_UNROLL
+      for (std::size_t h = 0; h < N; ++h) {
+        float* const to = o[h] + step * lanes;
+        store(to, start == 0 ? sum[h] : fused(load(to), all(keep[h]), sum[h] * all(take[h])));
+      }
+    }
+  }
+  HYBRIDSTATE_CPU_UNROLL
+  for (std::size_t h = 0; h < N; ++h) {
+    float* const out = j.out + (first_head + h) * dim;
+    for (std::size_t i = 0; i < dim; ++i) out[i] = o[h][i] / denominator[h];
+  }
+}
+
+template <Dtype D>
+void attend_group(const Attention& j) {
+  std::size_t h = 0;
+  for (; h + head_block <= j.heads; h += head_block) attend_heads<D, head_block>(j, h);
+  switch (j.heads - h) {
+    case 3:
+      return attend_heads<D, 3>(j, h);
+    case 2:
+      return attend_heads<D, 2>(j, h);
+    case 1:
+      return attend_heads<D, 1>(j, h);
+    default:
+      return;
+  }
+}
+
+void attend(const Attention& j) {
+  if (j.kv_dtype == Dtype::bf16)
+    attend_group<Dtype::bf16>(j);
+  else
+    attend_group<Dtype::f32>(j);
+}
+
+constexpr Kernels table(const char* name) {
+  Kernels k;
+  k.name = name;
+  k.pack = pack;
+  k.linear = linear;
+  k.rms_norm = rms_norm;
+  k.gated_norm = gated_norm;
+  k.silu_product = silu_product;
+  k.multiply = multiply;
+  k.add = add;
+  k.rotate = rotate;
+  k.convolve = convolve;
+  k.update_state = update_state;
+  k.attend = attend;
+  k.load = load_row;
+  k.store = store_row;
+  k.round = round_row;
+  k.exp = exp_of;
+  return k;
+}
+
+}  // namespace
+}  // namespace hybridstate::runtime::cpu::HYBRIDSTATE_CPU_ISA
+
+#undef HYBRIDSTATE_CPU_INLINE
+#undef HYBRIDSTATE_CPU_UNROLL

@@ -1,0 +1,30 @@
+// SPDX-FileCopyrightText: 2026 hybridstate contributors
+// SPDX-License-Identifier: Apache-2.0
+#if defined(__x86_64__)
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <immintrin.h>
+
+#include "executor/cpu/kernels.hpp"
+
+// Only what follows is compiled for the instruction set: nothing that another file may also define.
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx2,fma"))), apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("avx2,fma")
+#endif
+#define HYBRIDSTATE_CPU_ISA avx2
+#define HYBRIDSTATE_CPU_WIDTH 8
+#include "executor/cpu/kernel_body.hpp"
+#if defined(__clang__)
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
+
+namespace hybridstate::runtime::cpu::detail {
+constinit const Kernels avx2_kernels = avx2::table("avx2");
+}
+#endif

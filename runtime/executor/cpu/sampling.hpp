@@ -1,0 +1,33 @@
+// SPDX-FileCopyrightText: 2026 hybridstate contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <hybridstate/core/types.hpp>
+#include <span>
+#include <vector>
+
+namespace hybridstate::runtime::cpu {
+
+struct SamplingOptions {
+  double temperature = 0;    ///< 0: greedy
+  std::uint32_t top_k = 0;   ///< 0: all tokens
+  double top_p = 1;          ///< the smallest set of likeliest tokens with this probability
+  std::uint64_t seed = 0;
+};
+
+/// Chooses tokens. A draw depends on the logits, the options and the position of the chosen token
+/// alone, so a request that was preempted draws what it would have drawn.
+class Sampler {
+ public:
+  /// The largest logit, the lowest id among equals.
+  static TokenId greedy(std::span<const float> logits) noexcept;
+
+  TokenId sample(std::span<const float> logits, const SamplingOptions& options, Tokens position);
+
+ private:
+  std::vector<std::uint32_t> order_;
+  std::vector<double> weights_;
+};
+
+}  // namespace hybridstate::runtime::cpu
