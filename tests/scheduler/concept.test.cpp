@@ -209,13 +209,13 @@ TEST_CASE("the cut of a lone reserve ends at the cache's own boundary") {
   PlainCache cache;
   cache.largest_chunk = 32;
   Served served(workload({request(0, 1, 80, 1)}), cache);
-  check_rows(served.run(), {{1, 1, 0, "0@0+32", 1032},
-                            {2, 1, 0, "0@32+32", 2064},
-                            {3, 0, 0, "0@64+16*", 3080}});
+  check_rows(served.run(),
+             {{1, 1, 0, "0@0+32", 1032}, {2, 1, 0, "0@32+32", 2064}, {3, 0, 0, "0@64+16*", 3080}});
   CHECK(cache.misuses == 0);
 }
 
-TEST_CASE("preemption asks nothing else of a cache: the victim starts over with what it generated") {
+TEST_CASE(
+    "preemption asks nothing else of a cache: the victim starts over with what it generated") {
   PlainCache cache;
   Served served(workload({request(0, 1, 8, 3), request(0, 2, 8, 3)}), cache);
   CHECK(served.scheduler.step());

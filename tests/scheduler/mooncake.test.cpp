@@ -39,7 +39,7 @@ TEST_CASE("a slice of the Mooncake conversation trace under four organizations")
   spec.split = {model.attention_ppm};
   spec.law = find_step_law("a100-40gb");
   spec.cap = 256;
-  for (Bytes gib : {20, 6})
+  for (Bytes const gib : {Bytes{20}, Bytes{6}})
     for (OrderPolicy order : {OrderPolicy::paper, OrderPolicy::path_safe})
       for (Arm arm : organization_arms) {
         spec.arm = arm;
@@ -48,7 +48,7 @@ TEST_CASE("a slice of the Mooncake conversation trace under four organizations")
         CAPTURE(gib);
         CAPTURE(arm_name(arm));
         CAPTURE(policy_name(spec));
-        RunResult const run = run_simulated(spec, w, BlockIds(w, block_tokens_of(spec)));
+        RunResult const run = run_workload(spec, w, BlockIds(w, block_tokens_of(spec)));
         check_run(run, w);
         CHECK(run.capacity_ended == 0);
         for (RequestRecord const& r : run.requests) {

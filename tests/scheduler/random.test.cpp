@@ -81,9 +81,9 @@ Tokens longest(const Workload& w) {
 }
 
 std::string text(const RunSpec& s, std::uint64_t seed) {
-  return "seed " + std::to_string(seed) + ", " + arm_name(s.arm) + ", " + policy_name(s) + ", cap " +
-         std::to_string(s.cap) + ", step of " + std::to_string(s.token_budget) + ", headroom " +
-         std::to_string(s.headroom) + ", " + s.budget_text;
+  return "seed " + std::to_string(seed) + ", " + arm_name(s.arm) + ", " + policy_name(s) +
+         ", cap " + std::to_string(s.cap) + ", step of " + std::to_string(s.token_budget) +
+         ", headroom " + std::to_string(s.headroom) + ", " + s.budget_text;
 }
 
 constexpr Arm all_arms[] = {Arm::s0,      Arm::s1,       Arm::s2,        Arm::d0,
@@ -126,7 +126,7 @@ void smallest_budget(RunSpec& spec, Tokens tokens) {
 
 TEST_CASE("random runs in the smallest pools finish every request") {
   int const runs = scaled(900);
-  std::uint64_t completed = 0, preempted = 0, refused = 0;
+  std::uint64_t completed = 0, preempted = 0, refused = 0, ended = 0;
   for (int i = 0; i < runs; ++i) {
     std::uint64_t const seed = 7000 + static_cast<std::uint64_t>(i);
     Chance chance(seed);
@@ -139,20 +139,23 @@ TEST_CASE("random runs in the smallest pools finish every request") {
     if (chance.one_in(4)) spec.budget.bytes += spec.budget.bytes / 3;
     CAPTURE(text(spec, seed));
     BlockIds const ids(w, block_tokens_of(spec));
-    RunResult const run = run_simulated(spec, w, ids);
+    RunResult const run = run_workload(spec, w, ids);
     check_run(run, w);
-    CHECK(run.capacity_ended == 0);  // what passes the test of fitting alone never fails later
+    // What passes the test of fitting alone never fails later; behind fences a lone sequence may
+    // need a third state for one step, and a pool without one ends it.
+    if (!spec.fences) CHECK(run.capacity_ended == 0);
     for (RequestRecord const& r : run.requests) {
       std::string const reason =
           never_fits(spec, r.prompt_tokens + w.requests[r.index].output_tokens);
       CHECK((r.outcome == RequestOutcome::refused) == !reason.empty());
+      if (r.outcome == RequestOutcome::capacity) ++ended;
       if (r.outcome == RequestOutcome::completed) ++completed;
     }
     preempted += run.preemptions;
     refused += run.refused;
   }
   MESSAGE(runs << " runs, " << completed << " completed, " << preempted << " preemptions, "
-               << refused << " refused");
+               << refused << " refused, " << ended << " ended by capacity behind fences");
   CHECK(completed > 0);
   CHECK(preempted > 0);
   CHECK(refused > 0);
@@ -180,6 +183,7 @@ void random_small(std::uint64_t seed, Organization organization, const Workload&
   Served served(w, cache, scheduling, gate);
   served.run();
   for (std::uint32_t r = 0; r < w.requests.size(); ++r) {
+    if (options.fences && served.scheduler.record(r).outcome == RequestOutcome::capacity) continue;
     CHECK(served.scheduler.record(r).outcome == RequestOutcome::completed);
     CHECK(served.scheduler.record(r).output_tokens == w.requests[r].output_tokens);
   }
@@ -205,7 +209,8 @@ void random_small(std::uint64_t seed) {
       return random_small<Order>(seed, ConvSlabPacked<>(layout, units(0)), w, chance);
     case OrganizationKind::native_dual_pool: {
       Units const attention = units(0);
-      return random_small<Order>(seed, NativeDualPool<>(layout, {{attention, units(1)}}), w, chance);
+      return random_small<Order>(seed, NativeDualPool<>(layout, {{attention, units(1)}}), w,
+                                 chance);
     }
   }
 }

@@ -39,7 +39,7 @@ RunResult serve_paper(const RunSpec& spec, std::uint32_t requests = 100,
   options.requests = requests;
   options.seed = seed;
   Workload const w = make_paper_workload(options);
-  return run_simulated(spec, w, BlockIds(w, block_tokens_of(spec)));
+  return run_workload(spec, w, BlockIds(w, block_tokens_of(spec)));
 }
 
 /// The names of the fields in which two runs differ.
@@ -97,9 +97,8 @@ std::string differences(const RunResult& a, const RunResult& b) {
               x.output_tokens == y.output_tokens && x.adopted_tokens == y.adopted_tokens &&
               x.attention_tokens == y.attention_tokens &&
               x.recurrent_tokens == y.recurrent_tokens &&
-              x.raw_match_tokens == y.raw_match_tokens &&
-              x.computed_tokens == y.computed_tokens && x.preemptions == y.preemptions &&
-              x.reason == y.reason);
+              x.raw_match_tokens == y.raw_match_tokens && x.computed_tokens == y.computed_tokens &&
+              x.preemptions == y.preemptions && x.reason == y.reason);
   }
   field("timeline", a.timeline.size() == b.timeline.size());
   for (std::size_t i = 0; i < a.timeline.size() && i < b.timeline.size(); ++i) {
@@ -144,7 +143,7 @@ TEST_CASE("every arm serves the paper's workload and keeps its books") {
   for (Arm arm : all_arms) {
     CAPTURE(arm_name(arm));
     RunSpec const spec = paper_spec(arm);
-    RunResult const run = run_simulated(spec, w, BlockIds(w, block_tokens_of(spec)));
+    RunResult const run = run_workload(spec, w, BlockIds(w, block_tokens_of(spec)));
     check_run(run, w);
     CHECK(run.organization == arm_name(arm));
     CHECK(run.policy == "paper");
@@ -196,7 +195,7 @@ TEST_CASE("infinite memory reclaims nothing and bounds the others") {
 TEST_CASE("the timeline thins itself out") {
   Workload const w = workload({request(0, 1, 8, 10'000)});
   RunSpec const spec = paper_spec(Arm::s2, 63);
-  RunResult const run = run_simulated(spec, w, BlockIds(w, block_tokens_of(spec)));
+  RunResult const run = run_workload(spec, w, BlockIds(w, block_tokens_of(spec)));
   CHECK(run.steps == 10'000);
   CHECK(run.timeline.size() < 4096);
   CHECK(run.timeline.size() >= 2048);
@@ -204,7 +203,7 @@ TEST_CASE("the timeline thins itself out") {
     CHECK(run.timeline[i].step > run.timeline[i - 1].step);
   RunSpec without = spec;
   without.keep_timeline = false;
-  CHECK(run_simulated(without, w, BlockIds(w, block_tokens_of(spec))).timeline.empty());
+  CHECK(run_workload(without, w, BlockIds(w, block_tokens_of(spec))).timeline.empty());
 }
 
 TEST_CASE("medians are over steps, the lower one of two") {
@@ -212,7 +211,7 @@ TEST_CASE("medians are over steps, the lower one of two") {
   Workload const w = workload({request(0, 1, 8, 2), request(0, 2, 8, 1)});
   RunSpec spec = paper_spec(Arm::s0);
   spec.cap = 1;
-  RunResult const run = run_simulated(spec, w, BlockIds(w, block_tokens_of(spec)));
+  RunResult const run = run_workload(spec, w, BlockIds(w, block_tokens_of(spec)));
   CHECK(run.steps == 3);
   CHECK(run.running_median == 0);
   CHECK(run.waiting_median == 1);
@@ -221,7 +220,7 @@ TEST_CASE("medians are over steps, the lower one of two") {
 TEST_CASE("an empty workload is a run without steps") {
   Workload const w = workload({});
   RunSpec const spec = paper_spec(Arm::s2);
-  RunResult const run = run_simulated(spec, w, BlockIds(w, block_tokens_of(spec)));
+  RunResult const run = run_workload(spec, w, BlockIds(w, block_tokens_of(spec)));
   CHECK(run.steps == 0);
   CHECK(run.span_ns == 0);
   CHECK(run.requests.empty());
@@ -231,7 +230,7 @@ TEST_CASE("the span is from the first arrival to the last completion") {
   Workload const w = workload({request(1'000, 1, 8, 1), request(50'000, 2, 8, 2)});
   RunSpec spec = paper_spec(Arm::s1);
   spec.law = simple_law();
-  RunResult const run = run_simulated(spec, w, BlockIds(w, block_tokens_of(spec)));
+  RunResult const run = run_workload(spec, w, BlockIds(w, block_tokens_of(spec)));
   CHECK(run.requests[0].finished_ns == 2'008'000);
   CHECK(run.requests[1].finished_ns == 52'108'000);
   CHECK(run.span_ns == 51'108'000);
@@ -242,7 +241,7 @@ TEST_CASE("S0 and D0 take 98 % of the step time of the paged layouts") {
   for (Arm arm : all_arms) {
     RunSpec spec = paper_spec(arm);
     spec.law = simple_law();
-    RunResult const run = run_simulated(spec, w, BlockIds(w, block_tokens_of(spec)));
+    RunResult const run = run_workload(spec, w, BlockIds(w, block_tokens_of(spec)));
     bool const contiguous = arm == Arm::s0 || arm == Arm::d0 || arm == Arm::d0_m512;
     CHECK(run.span_ns == (contiguous ? 1'960'000 : 2'000'000));
   }
@@ -257,7 +256,7 @@ TEST_CASE("what never fits is said beforehand, in numbers, and refused in the ru
   CHECK(never_fits(paper_spec(Arm::infinite), 1'000'000).empty());
   spec.null_units = 1;
   Workload const w = workload({request(0, 1, 3584, 1), request(0, 2, 3583, 1)});
-  RunResult const run = run_simulated(spec, w, BlockIds(w, block_tokens_of(spec)));
+  RunResult const run = run_workload(spec, w, BlockIds(w, block_tokens_of(spec)));
   CHECK(run.refused == 1);
   CHECK(run.requests[0].reason == "needs 10 units of pool 0, which has 9");
   CHECK(run.requests[1].outcome == RequestOutcome::completed);
@@ -267,9 +266,9 @@ TEST_CASE("a budget that leaves a pool empty is an error in one sentence") {
   RunSpec spec = paper_spec(Arm::d0);
   spec.budget = bytes_per_layer(1000);
   Workload const w = workload({request(0, 1, 8, 1)});
-  CHECK_THROWS_AS(run_simulated(spec, w, BlockIds(w, block_tokens_of(spec))), ConfigurationError);
+  CHECK_THROWS_AS(run_workload(spec, w, BlockIds(w, block_tokens_of(spec))), ConfigurationError);
   spec = paper_spec(Arm::s0, 1);  // the null page takes it all
-  CHECK_THROWS_AS(run_simulated(spec, w, BlockIds(w, block_tokens_of(spec))), ConfigurationError);
+  CHECK_THROWS_AS(run_workload(spec, w, BlockIds(w, block_tokens_of(spec))), ConfigurationError);
 }
 
 TEST_CASE("arms have names, and unknown ones are refused") {

@@ -50,9 +50,8 @@ TEST_CASE("a prompt of one token, and one output token") {
 TEST_CASE("a prompt that is an exact multiple of the budget and of the grid") {
   auto cache = small_cache(64);
   Served served(workload({request(0, 1, 32, 2)}), cache, {.cap = 4, .token_budget = 16});
-  check_rows(served.run(), {{1, 1, 0, "0@0+16", 1016},
-                            {2, 1, 0, "0@16+16*", 2032},
-                            {3, 0, 0, "0@32+1d", 3132}});
+  check_rows(served.run(),
+             {{1, 1, 0, "0@0+16", 1016}, {2, 1, 0, "0@16+16*", 2032}, {3, 0, 0, "0@32+1d", 3132}});
 }
 
 TEST_CASE("an empty workload takes no step") {
@@ -65,11 +64,11 @@ TEST_CASE("an empty workload takes no step") {
 
 TEST_CASE("the clock jumps over idle time to the next arrival") {
   auto cache = small_cache(8);
-  Served served(workload({request(500, 1, 8, 1), request(10'000, 2, 8, 2), request(10'001, 3, 8, 1)}),
-                cache);
-  check_rows(served.run(), {{1, 0, 0, "0@0+8*", 1508},
-                            {2, 1, 0, "1@0+8*", 11'008},
-                            {3, 0, 0, "1@8+1d 2@0+8*", 12'116}});
+  Served served(
+      workload({request(500, 1, 8, 1), request(10'000, 2, 8, 2), request(10'001, 3, 8, 1)}), cache);
+  check_rows(
+      served.run(),
+      {{1, 0, 0, "0@0+8*", 1508}, {2, 1, 0, "1@0+8*", 11'008}, {3, 0, 0, "1@8+1d 2@0+8*", 12'116}});
   CHECK(served.scheduler.record(0).admitted_ns == 500'000);
   CHECK(served.scheduler.record(2).admitted_ns == 11'008'000);
 }
@@ -124,15 +123,17 @@ TEST_CASE("everything queued at time 0 starts in one step") {
   check_rows(served.run(), {{1, 0, 0, "0@0+8* 1@0+9* 2@0+10*", 1027}});
 }
 
-TEST_CASE("preemption: the last admitted goes, nobody comes, and it resumes at its joint boundary") {
-  // Step 1 fills the pool of 10: 4 units for request 0, 6 for request 1. At step 9 request 1 takes a
-  // block and a state past token 24. At step 11 request 0 needs two units and one is there: request
-  // 1 goes, though it has 26 tokens computed; its boundary 24 stays cached. At step 12 it needs one
-  // block, one state and the four units at 24, and five are there; request 2, which needs two, must
-  // not pass it. At step 13 tokens 24 and 25 are computed again with the one that follows.
+TEST_CASE(
+    "preemption: the last admitted goes, nobody comes, and it resumes at its joint boundary") {
+  // Step 1 fills the pool of 10: 4 units for request 0, 6 for request 1. At step 9 request 1 takes
+  // a block and a state past token 24. At step 11 request 0 needs two units and one is there:
+  // request 1 goes, though it has 26 tokens computed; its boundary 24 stays cached. At step 12 it
+  // needs one block, one state and the four units at 24, and five are there; request 2, which needs
+  // two, must not pass it. At step 13 tokens 24 and 25 are computed again with the one that
+  // follows.
   auto cache = small_cache(10);
-  Served served(
-      workload({request(0, 1, 15, 12), request(0, 2, 17, 12), request(12'500, 3, 8, 1)}), cache);
+  Served served(workload({request(0, 1, 15, 12), request(0, 2, 17, 12), request(12'500, 3, 8, 1)}),
+                cache);
   check_rows(served.run(), {{1, 2, 0, "0@0+15* 1@0+17*", 1032},
                             {2, 2, 0, "0@15+1d 1@17+1d", 2232},
                             {3, 2, 0, "0@16+1d 1@18+1d", 3432},
@@ -198,11 +199,10 @@ TEST_CASE("a boundary of an earlier step is adopted though deeper ones are pendi
 
 TEST_CASE("a cached prefix is adopted, but never the whole prompt") {
   auto cache = small_cache(64);
-  Served served(workload({request(0, 1, 16, 1), request(5'000, 1, 16, 1), request(9'000, 1, 17, 1)}),
-                cache);
-  check_rows(served.run(), {{1, 0, 0, "0@0+16*", 1016},
-                            {2, 0, 0, "1@8+8*", 6008},
-                            {3, 0, 0, "2@16+1*", 10'001}});
+  Served served(
+      workload({request(0, 1, 16, 1), request(5'000, 1, 16, 1), request(9'000, 1, 17, 1)}), cache);
+  check_rows(served.run(),
+             {{1, 0, 0, "0@0+16*", 1016}, {2, 0, 0, "1@8+8*", 6008}, {3, 0, 0, "2@16+1*", 10'001}});
   CHECK(served.scheduler.record(1).adopted_tokens == 8);
   CHECK(served.scheduler.record(1).raw_match_tokens == 16);
   CHECK(served.scheduler.record(2).adopted_tokens == 16);
@@ -253,9 +253,8 @@ TEST_CASE("alone, a reserve that fails is cut at its first boundary") {
   // later try has what the boundaries before it gave back.
   auto cache = small_cache(7);
   Served served(workload({request(0, 1, 32, 1)}), cache);
-  check_rows(served.run(), {{1, 1, 0, "0@0+8", 1008},
-                            {2, 1, 0, "0@8+8", 2016},
-                            {3, 0, 0, "0@16+16*", 3032}});
+  check_rows(served.run(),
+             {{1, 1, 0, "0@0+8", 1008}, {2, 1, 0, "0@8+8", 2016}, {3, 0, 0, "0@16+16*", 3032}});
   CHECK(served.scheduler.record(0).outcome == RequestOutcome::completed);
   CHECK(cache.counters().failed_reserves == 2);
 }
@@ -266,12 +265,11 @@ TEST_CASE("headroom holds newcomers back while somebody runs, and is waived when
   FixedHeadroom gate;
   gate.headroom[0] = 8;
   Served served(workload({request(0, 1, 8, 2), request(0, 2, 8, 1)}), cache, {}, gate);
-  check_rows(served.run(), {{1, 1, 1, "0@0+8*", 1008},
-                            {2, 0, 1, "0@8+1d", 2108},
-                            {3, 0, 0, "1@0+8*", 3116}});
+  check_rows(served.run(),
+             {{1, 1, 1, "0@0+8*", 1008}, {2, 0, 1, "0@8+1d", 2108}, {3, 0, 0, "1@0+8*", 3116}});
 }
 
-TEST_CASE("headroom of three units admits exactly when need + 3 are there") {
+TEST_CASE("with H units of headroom, need + H must be there while somebody runs") {
   // Request 0 holds 2 of 8 units, request 1 needs 3 blocks and 3 states.
   for (Units headroom : {0U, 1U}) {
     auto cache = small_cache(8);
@@ -294,9 +292,8 @@ TEST_CASE("fences: the next request waits until the device is known to be done")
     auto cache = small_cache(5, options);
     Served served(workload({request(0, 1, 16, 1), request(0, 2, 16, 1)}), cache,
                   {.cap = 63, .token_budget = 2048, .fence_lag = lag});
-    check_rows(served.run(), {{1, 0, 1, "0@0+16*", 1016},
-                              {2, 0, 1, "", 1016},
-                              {3, 0, 0, "1@0+16*", 2032}});
+    check_rows(served.run(),
+               {{1, 0, 1, "0@0+16*", 1016}, {2, 0, 1, "", 1016}, {3, 0, 0, "1@0+16*", 2032}});
   }
   // Without a lag they are free at the end of their own step.
   CacheOptions options = cache_options();
@@ -325,14 +322,14 @@ TEST_CASE("fences: what is given back but fenced is waited for, not taken from o
 }
 
 TEST_CASE("fences: a preempted request's units serve after the fence, without further victims") {
-  // Two requests of 15 tokens fill the pool; both cross token 16 at step 3, when two units are back.
+  // Two requests of 15 tokens fill the pool; both cross token 16 at step 3, when two units are
+  // back.
   for (std::uint32_t lag : {1U, 2U, 3U}) {
     CacheOptions options = cache_options();
     options.fences = true;
     auto cache = small_cache(12, options);
-    Served served(
-        workload({request(0, 1, 15, 12), request(0, 2, 15, 12), request(0, 3, 15, 12)}), cache,
-        {.cap = 63, .token_budget = 2048, .fence_lag = lag});
+    Served served(workload({request(0, 1, 15, 12), request(0, 2, 15, 12), request(0, 3, 15, 12)}),
+                  cache, {.cap = 63, .token_budget = 2048, .fence_lag = lag});
     served.run();
     CHECK(served.scheduler.totals().capacity_ended == 0);
     CHECK(served.scheduler.totals().preemptions <= 4);
@@ -345,9 +342,8 @@ TEST_CASE("two pools: the one that is short is counted and blocks") {
   using Dual = NativeDualPool<>;
   JointCache<Dual> cache(Dual(small_layout(), {{64, 3}}), cache_options());
   Served served(workload({request(0, 1, 16, 2), request(0, 2, 16, 1)}), cache);
-  check_rows(served.run(), {{1, 1, 1, "0@0+16*", 1016},
-                            {2, 0, 1, "0@16+1d", 2116},
-                            {3, 0, 0, "1@0+16*", 3132}});
+  check_rows(served.run(),
+             {{1, 1, 1, "0@0+16*", 1016}, {2, 0, 1, "0@16+1d", 2116}, {3, 0, 0, "1@0+16*", 3132}});
   CHECK(served.scheduler.totals().pool_failures[0] == 0);
   CHECK(served.scheduler.totals().pool_failures[1] == 2);
 }

@@ -29,7 +29,9 @@ using namespace hybridstate::runtime;
 
 /// Times that can be added up by hand: a step 1,000 us, a prefill token 1 us, a decoding request
 /// 100 us.
-inline StepLaw simple_law() { return {"by hand", "fitted", 1'000'000'000, 1'000'000, 100'000'000, 0}; }
+inline StepLaw simple_law() {
+  return {"by hand", "fitted", 1'000'000'000, 1'000'000, 100'000'000, 0};
+}
 
 /// Falcon-H1-7B's bytes on a grid of so many tokens, small enough for tables by hand.
 inline StateLayout small_layout(Tokens grid = 8) {
@@ -41,7 +43,8 @@ inline StateLayout small_layout(Tokens grid = 8) {
 }
 
 /// A request whose prompt is the head of a stream; equal streams share their prefixes.
-inline Request request(std::int64_t arrival_us, std::uint64_t stream, Tokens prompt, Tokens output) {
+inline Request request(std::int64_t arrival_us, std::uint64_t stream, Tokens prompt,
+                       Tokens output) {
   Request r;
   r.arrival_ns = arrival_us * 1000;
   r.prompt_tokens = prompt;
@@ -87,7 +90,10 @@ class Recorder {
     for (Chunk const& c : plan.chunks) {
       if (!text.empty()) text += " ";
       text += std::to_string(c.request) + "@" + std::to_string(c.begin) + "+" +
-              std::to_string(c.count) + (c.decode ? "d" : c.samples ? "*" : "");
+              std::to_string(c.count) +
+              (c.decode    ? "d"
+               : c.samples ? "*"
+                           : "");
       (c.decode ? decoding : prefill) += c.count;
       decode_tokens += c.decode ? c.count : 0;
       samples += c.samples ? 1 : 0;
@@ -95,8 +101,8 @@ class Recorder {
     }
     CHECK(prefill == plan.prefill_tokens);
     CHECK(decoding == plan.decode_requests);
-    rows.push_back({plan.step, scheduler.running(), scheduler.waiting(), text,
-                    scheduler.now() / 1000});
+    rows.push_back(
+        {plan.step, scheduler.running(), scheduler.waiting(), text, scheduler.now() / 1000});
     if constexpr (requires { scheduler.cache().check_invariants(); }) {
       if (std::string const broken = scheduler.cache().check_invariants(); !broken.empty())
         FAIL_CHECK("step " << plan.step << ": " << broken);
@@ -164,7 +170,8 @@ inline void check_rows(const Rows& rows, const Rows& expected) {
   for (std::size_t i = 0; i < std::min(rows.size(), expected.size()); ++i)
     CHECK(rows[i] == expected[i]);
   for (std::size_t i = expected.size(); i < rows.size(); ++i) FAIL_CHECK("more: " << rows[i]);
-  for (std::size_t i = rows.size(); i < expected.size(); ++i) FAIL_CHECK("missing: " << expected[i]);
+  for (std::size_t i = rows.size(); i < expected.size(); ++i)
+    FAIL_CHECK("missing: " << expected[i]);
 }
 
 /// What holds of every run, whatever its policies.

@@ -97,7 +97,7 @@ class Laboratory {
       apply(p.lengths, options);
       Workload const workload = make_paper_workload(options);
       BlockIds const ids(workload, block_tokens_of(spec_));
-      RunResult const run = run_simulated(spec_, workload, ids);
+      RunResult const run = run_workload(spec_, workload, ids);
       Summary const summary = summarize(run);
       REQUIRE(summary.completed == workload.requests.size());
       Seed s;
