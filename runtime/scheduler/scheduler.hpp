@@ -155,7 +155,7 @@ class Scheduler {
         }
         count_failure(why);
         if (why.refusal == Refusal::wait_fence) {
-          placed = Placed::waits;  // what it lacks is given back already
+          placed = wait_for_fence(r);  // what it lacks is given back already
           short_of_memory = true;
         } else if (running_.size() == 1) {
           placed = reserve_alone(r, n);
@@ -186,7 +186,7 @@ class Scheduler {
       Shortage const why = cache_.reserve(live.sequence, cut);
       n = cut;
       if (why) return Placed::yes;
-      if (why.refusal == Refusal::wait_fence) return Placed::waits;
+      if (why.refusal == Refusal::wait_fence) return wait_for_fence(r);
     }
     live.record.outcome = RequestOutcome::capacity;
     live.record.reason = "the sequence outgrew the pools at " + std::to_string(at) +
@@ -194,6 +194,12 @@ class Scheduler {
     ++totals_.capacity_ended;
     ended_.push_back(r);
     return Placed::no;
+  }
+
+  /// What the request holds needlessly passes its fence meanwhile.
+  Placed wait_for_fence(std::uint32_t r) {
+    cache_.retire(requests_[r].sequence);
+    return Placed::waits;
   }
 
   void schedule_waiting(Tokens& budget) {
@@ -224,7 +230,10 @@ class Scheduler {
       admit(r, a);
       Tokens n = std::min(remaining(live), budget);
       if (Shortage const why = cache_.reserve(live.sequence, n); !why) {
-        if (why.refusal == Refusal::wait_fence) break;
+        if (why.refusal == Refusal::wait_fence) {
+          wait_for_fence(r);
+          break;
+        }
         if (running_.size() > 1) {  // a cache whose admission test promises too much
           count_failure(why);
           preempt_last();

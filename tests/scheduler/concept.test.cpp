@@ -93,6 +93,7 @@ class PlainCache {
     s.reserved = 0;
   }
   void abort(SequenceHandle) noexcept { ++misuses; }
+  void retire(SequenceHandle) noexcept {}
   std::span<const BlockCopy> copies() const noexcept { return copies_of_next_step; }
 
   // facts

@@ -126,7 +126,7 @@ void smallest_budget(RunSpec& spec, Tokens tokens) {
 
 TEST_CASE("random runs in the smallest pools finish every request") {
   int const runs = scaled(900);
-  std::uint64_t completed = 0, preempted = 0, refused = 0, ended = 0;
+  std::uint64_t completed = 0, preempted = 0, refused = 0;
   for (int i = 0; i < runs; ++i) {
     std::uint64_t const seed = 7000 + static_cast<std::uint64_t>(i);
     Chance chance(seed);
@@ -141,21 +141,19 @@ TEST_CASE("random runs in the smallest pools finish every request") {
     BlockIds const ids(w, block_tokens_of(spec));
     RunResult const run = run_workload(spec, w, ids);
     check_run(run, w);
-    // What passes the test of fitting alone never fails later; behind fences a lone sequence may
-    // need a third state for one step, and a pool without one ends it.
-    if (!spec.fences) CHECK(run.capacity_ended == 0);
+    // What passes the test of fitting alone never fails later.
+    CHECK(run.capacity_ended == 0);
     for (RequestRecord const& r : run.requests) {
       std::string const reason =
           never_fits(spec, r.prompt_tokens + w.requests[r.index].output_tokens);
       CHECK((r.outcome == RequestOutcome::refused) == !reason.empty());
-      if (r.outcome == RequestOutcome::capacity) ++ended;
       if (r.outcome == RequestOutcome::completed) ++completed;
     }
     preempted += run.preemptions;
     refused += run.refused;
   }
   MESSAGE(runs << " runs, " << completed << " completed, " << preempted << " preemptions, "
-               << refused << " refused, " << ended << " ended by capacity behind fences");
+               << refused << " refused");
   CHECK(completed > 0);
   CHECK(preempted > 0);
   CHECK(refused > 0);
@@ -183,7 +181,6 @@ void random_small(std::uint64_t seed, Organization organization, const Workload&
   Served served(w, cache, scheduling, gate);
   served.run();
   for (std::uint32_t r = 0; r < w.requests.size(); ++r) {
-    if (options.fences && served.scheduler.record(r).outcome == RequestOutcome::capacity) continue;
     CHECK(served.scheduler.record(r).outcome == RequestOutcome::completed);
     CHECK(served.scheduler.record(r).output_tokens == w.requests[r].output_tokens);
   }

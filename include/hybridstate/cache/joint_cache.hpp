@@ -263,9 +263,10 @@ class JointCache {
       PoolUnits most = organization_.need(demand, SlabUse::each);
       if (slots > 0) most[Organization::state_pool] = most_need(demand, slots);
       if (!fits(most, extra) && !make_room_alone(demand, extra)) {
+        bool const behind_fence = waits_for_fence(most);  // counting what the retry will give back
         unretire(seq, s);
         s.new_states = 0;
-        return fail(shortage(most), s);
+        return fail(shortage(most, behind_fence), s);
       }
       finish_retire(seq, s);
       PoolUnits const need = organization_.need(demand);
@@ -316,6 +317,18 @@ class JointCache {
       if (options_.placement.keeps(held[i].boundary, checkpoint_tokens(), s.prompt_tokens) &&
           held[i].boundary % checkpoint_tokens() == 0)
         publish_state(seq, s, held[i]);
+  }
+
+  /// Gives back now what the next reserve would give back first: the states that earlier steps left
+  /// behind. A caller that has to wait for memory calls it, so that their fence can pass meanwhile.
+  void retire(SequenceHandle seq) noexcept {
+    expect(seq, Status::active, "retire wants an active sequence");
+    Sequence& s = at(seq);
+    HYBRIDSTATE_EXPECT(s.reserved == 0, "a sequence retires between its steps", seq.value,
+                       s.reserved);
+    Units slots = 0;
+    static_cast<void>(retire(seq, s, slots));
+    finish_retire(seq, s);
   }
 
   /// Undoes the last reserve, only while the device has not run it. Cached objects that the reserve
@@ -721,14 +734,17 @@ class JointCache {
     return true;
   }
   Shortage shortage(PoolUnits need) const noexcept {
+    return shortage(need, waits_for_fence(need));
+  }
+  Shortage shortage(PoolUnits need, bool behind_fence) const noexcept {
     PoolUnits const have = available();
     int pool = 0;
     while (pool + 1 < pools && need[pool] <= have[pool]) ++pool;
-    bool const fence = fence_list_.size > 0 && fits_with_fenced(need);
-    return {fence ? Refusal::wait_fence : Refusal::wait_units, static_cast<std::int8_t>(pool), need,
+    return {behind_fence ? Refusal::wait_fence : Refusal::wait_units, static_cast<std::int8_t>(pool), need,
             have};
   }
-  bool fits_with_fenced(PoolUnits need) const noexcept {
+  bool waits_for_fence(PoolUnits need) const noexcept {
+    if (fence_list_.size == 0) return false;
     Usage const u = usage();
     for (int pool = 0; pool < pools; ++pool)
       if (need[pool] > organization_.pool(pool).available() + u.pool[pool].fenced) return false;

@@ -172,6 +172,8 @@ constexpr LayoutSizes make_sizes(const ModelGeometry& m, const LayoutOptions& o)
 
   s.slot_bytes = std::bit_ceil(s.conv_bytes);
   s.slots_per_slab = static_cast<Units>(s.page_bytes / s.slot_bytes);
+  // Lines are numbered across pages, so slots must divide their page evenly.
+  while (s.slots_per_slab > 1 && s.page_bytes % s.slots_per_slab != 0) --s.slots_per_slab;
   s.conv_pages = static_cast<Units>(ceil_div(s.conv_bytes, s.page_bytes));
 
   Bytes const composite = s.ssm_bytes + s.conv_bytes;

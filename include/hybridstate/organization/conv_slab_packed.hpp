@@ -175,7 +175,7 @@ class ConvSlabPacked {
   }
   RowAddress ssm_address() const noexcept { return {0, unit_bytes(0)}; }
   RowAddress conv_address() const noexcept {
-    return {0, dedicated_ > 0 ? layout_.page_bytes() : layout_.slot_bytes()};
+    return {0, dedicated_ > 0 ? layout_.page_bytes() : layout_.page_bytes() / slabs_.slots()};
   }
   UnitUse unit_use(int) const noexcept {
     Units const conv = dedicated_ * layout_.recurrent_groups();

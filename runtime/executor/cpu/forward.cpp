@@ -12,9 +12,9 @@
 namespace hybridstate::runtime::cpu {
 namespace {
 
-constexpr std::size_t token_block = 8;     // tokens of one item of an elementwise loop
-constexpr std::size_t query_block = 8;     // query tokens of one attention item
-constexpr std::size_t row_block = 64;      // output rows of one item of a linear
+constexpr std::size_t token_block = 8;      // tokens of one item of an elementwise loop
+constexpr std::size_t query_block = 8;      // query tokens of one attention item
+constexpr std::size_t row_block = 64;       // output rows of one item of a linear
 constexpr std::size_t channel_block = 256;  // channels of one item of the convolution
 
 std::vector<float> floats(const TensorView& tensor) {
@@ -183,8 +183,8 @@ void CpuForward::check(std::span<const ForwardChunk> chunks, const KvArena& kv,
     }
   }
   if (tokens > options_.max_tokens)
-    throw DeviceError("a batch of " + std::to_string(tokens) + " tokens exceeds max_tokens = " +
-                      std::to_string(options_.max_tokens));
+    throw DeviceError("a batch of " + std::to_string(tokens) +
+                      " tokens exceeds max_tokens = " + std::to_string(options_.max_tokens));
   if (logits.size() < rows * c.vocabulary)
     throw DeviceError("the logits of " + std::to_string(rows) + " chunks need " +
                       std::to_string(rows * c.vocabulary) + " floats, not " +
@@ -229,8 +229,7 @@ void CpuForward::run(std::span<const ForwardChunk> chunks, const KvArena& kv,
   }
   if (tokens_ == 0) return;
   std::size_t const conv_elements = std::size_t{c.conv_channels()} * (c.conv_width - 1);
-  if (history_.size() < runs_.size() * conv_elements)
-    history_.resize(runs_.size() * conv_elements);
+  if (history_.size() < runs_.size() * conv_elements) history_.resize(runs_.size() * conv_elements);
   if (stores_.size() < runs_.size()) stores_.resize(runs_.size());
   sources_.resize(runs_.size());
 
@@ -321,10 +320,12 @@ void CpuForward::run_layer(std::size_t l, const KvArena& kv) {
     Linear const jobs[] = {
         job(w.in_proj, c.in_proj_rows(), c.hidden, first_input, p_.data(), c.in_proj_rows(),
             c.ssm_in_multiplier, layer.in_bias, 1),
-        job(w.q, c.query_width(), c.hidden, first_input, q_.data(), c.query_width(), in, layer.q_bias, 1),
+        job(w.q, c.query_width(), c.hidden, first_input, q_.data(), c.query_width(), in,
+            layer.q_bias, 1),
         job(w.k, c.kv_width(), c.hidden, first_input, kv_.data(), both, in, layer.k_bias,
             c.key_multiplier),
-        job(w.v, c.kv_width(), c.hidden, first_input, kv_.data() + c.kv_width(), both, in, layer.v_bias, 1),
+        job(w.v, c.kv_width(), c.hidden, first_input, kv_.data() + c.kv_width(), both, in,
+            layer.v_bias, 1),
     };
     linear(jobs, tokens_);
   }
@@ -337,8 +338,11 @@ void CpuForward::run_layer(std::size_t l, const KvArena& kv) {
   }
 
   // All sources are read before any target is written.
-  for (std::uint32_t r = 0; r < runs_.size(); ++r) read_history(l, r);
-  for (std::uint32_t r = 0; r < runs_.size(); ++r) {
+  workers_.run(runs_.size(),
+               [&](std::size_t r) { read_history(l, static_cast<std::uint32_t>(r)); });
+  std::size_t const parts = (c.conv_channels() + channel_block - 1) / channel_block;
+  workers_.run(runs_.size() * parts, [&](std::size_t item) {
+    std::size_t const r = item / parts;
     const Run& run = runs_[r];
     Convolution conv;
     conv.tokens = static_cast<std::uint32_t>(run.chunk->tokens.size());
@@ -351,18 +355,14 @@ void CpuForward::run_layer(std::size_t l, const KvArena& kv) {
     conv.x_stride = c.in_proj_rows();
     conv.y = c_.data() + run.row * c.conv_channels();
     conv.y_stride = c.conv_channels();
-    auto const part = [&](std::size_t item) {
-      auto const first = static_cast<std::uint32_t>(item * channel_block);
-      k_->convolve(conv, first,
-                   std::min(conv.channels, first + static_cast<std::uint32_t>(channel_block)));
-    };
-    std::size_t const parts = (conv.channels + channel_block - 1) / channel_block;
-    if (conv.tokens >= token_block)
-      workers_.run(parts, part);
-    else
-      for (std::size_t i = 0; i < parts; ++i) part(i);
-    write_history(l, r);
-
+    auto const first = static_cast<std::uint32_t>(item % parts * channel_block);
+    k_->convolve(conv, first,
+                 std::min(conv.channels, first + static_cast<std::uint32_t>(channel_block)));
+  });
+  workers_.run(runs_.size(),
+               [&](std::size_t r) { write_history(l, static_cast<std::uint32_t>(r)); });
+  for (std::uint32_t r = 0; r < runs_.size(); ++r) {
+    const Run& run = runs_[r];
     auto& stores = stores_[r];
     stores.clear();
     for (const StateTarget& target : run.chunk->targets)
@@ -444,8 +444,8 @@ void CpuForward::run_layer(std::size_t l, const KvArena& kv) {
     Linear const jobs[] = {
         job(w.o, c.hidden, c.query_width(), second_input, att_.data(), c.hidden, 1, layer.o_bias,
             c.attention_out_multiplier),
-        job(w.out_proj, c.hidden, c.ssm_width(), first_input, ssm_.data(), c.hidden, 1, layer.out_bias,
-            c.ssm_out_multiplier),
+        job(w.out_proj, c.hidden, c.ssm_width(), first_input, ssm_.data(), c.hidden, 1,
+            layer.out_bias, c.ssm_out_multiplier),
     };
     linear(jobs, tokens_);
   }
@@ -460,7 +460,8 @@ void CpuForward::run_layer(std::size_t l, const KvArena& kv) {
     Linear const jobs[] = {
         job(w.gate, c.intermediate, c.hidden, first_input, gate_.data(), c.intermediate, 1,
             layer.gate_bias, c.gate_multiplier),
-        job(w.up, c.intermediate, c.hidden, first_input, up_.data(), c.intermediate, 1, layer.up_bias, 1),
+        job(w.up, c.intermediate, c.hidden, first_input, up_.data(), c.intermediate, 1,
+            layer.up_bias, 1),
     };
     linear(jobs, tokens_);
   }

@@ -69,9 +69,9 @@ struct ForwardChunk {
 
 struct ForwardOptions {
   Carry carry = Carry::bf16_per_token;
-  Dtype conv_dtype = Dtype::bf16;  ///< what the convolution's inputs are rounded to, always
-  std::uint32_t max_tokens = 2048;  ///< of one batch
-  unsigned threads = 0;             ///< 0: all of the machine
+  Dtype conv_dtype = Dtype::bf16;    ///< what the convolution's inputs are rounded to, always
+  std::uint32_t max_tokens = 2048;   ///< of one batch
+  unsigned threads = 0;              ///< 0: all of the machine
   const Kernels* kernels = nullptr;  ///< null: the fastest
 };
 

@@ -192,8 +192,7 @@ HYBRIDSTATE_CPU_INLINE U bf16_bits_piece(F f) {
 }
 HYBRIDSTATE_CPU_INLINE V rounded_to_bf16(V v) {
   HYBRIDSTATE_CPU_UNROLL
-  for (std::size_t i = 0; i < pieces; ++i)
-    v.p[i] = as_float(bf16_bits_piece(v.p[i]) & 0xffff0000U);
+  for (std::size_t i = 0; i < pieces; ++i) v.p[i] = as_float(bf16_bits_piece(v.p[i]) & 0xffff0000U);
   return v;
 }
 HYBRIDSTATE_CPU_INLINE void store_bf16(void* to, V v) {
@@ -209,9 +208,8 @@ HYBRIDSTATE_CPU_INLINE void store_bf16(void* to, V v) {
 HYBRIDSTATE_CPU_INLINE float halve(V v) {
 #if HYBRIDSTATE_CPU_WIDTH == 1
   HYBRIDSTATE_CPU_UNROLL
-  for (std::size_t step = 8; step > 0; step /= 2)
-    HYBRIDSTATE_CPU_UNROLL
-    for (std::size_t i = 0; i < step; ++i) v.p[i] = v.p[i] + v.p[i + step];
+  for (std::size_t step = 8; step > 0; step /= 2) HYBRIDSTATE_CPU_UNROLL
+  for (std::size_t i = 0; i < step; ++i) v.p[i] = v.p[i] + v.p[i + step];
   return v.p[0];
 #else
 #if HYBRIDSTATE_CPU_WIDTH == 16
@@ -230,9 +228,8 @@ HYBRIDSTATE_CPU_INLINE float halve(V v) {
 template <std::size_t P>
 HYBRIDSTATE_CPU_INLINE float halve_all(V (&a)[P]) {
   HYBRIDSTATE_CPU_UNROLL
-  for (std::size_t step = P / 2; step > 0; step /= 2)
-    HYBRIDSTATE_CPU_UNROLL
-    for (std::size_t i = 0; i < step; ++i) a[i] = a[i] + a[i + step];
+  for (std::size_t step = P / 2; step > 0; step /= 2) HYBRIDSTATE_CPU_UNROLL
+  for (std::size_t i = 0; i < step; ++i) a[i] = a[i] + a[i + step];
   return halve(a[0]);
 }
 
@@ -277,10 +274,9 @@ HYBRIDSTATE_CPU_INLINE float wide_dot_p(const float* a, const void* b, std::size
   if (n % (P * lanes) == 0) {
     HYBRIDSTATE_CPU_UNROLL
     for (std::size_t i = 0; i < P; ++i) acc[i] = load(a + i * lanes) * right(i * lanes);
-    for (std::size_t k = P * lanes; k < n; k += P * lanes)
-      HYBRIDSTATE_CPU_UNROLL
-      for (std::size_t i = 0; i < P; ++i)
-        acc[i] = fused(load(a + k + i * lanes), right(k + i * lanes), acc[i]);
+    for (std::size_t k = P * lanes; k < n; k += P * lanes) HYBRIDSTATE_CPU_UNROLL
+    for (std::size_t i = 0; i < P; ++i)
+      acc[i] = fused(load(a + k + i * lanes), right(k + i * lanes), acc[i]);
     return halve_all(acc);
   }
   HYBRIDSTATE_CPU_UNROLL
@@ -402,9 +398,8 @@ void linear_tile(const Linear& j, std::size_t row, std::size_t token) {
   const float* const x = j.x + token * j.x_stride;
   V acc[R][T];
   HYBRIDSTATE_CPU_UNROLL
-  for (std::size_t r = 0; r < R; ++r)
-    HYBRIDSTATE_CPU_UNROLL
-    for (std::size_t t = 0; t < T; ++t) acc[r][t] = zero();
+  for (std::size_t r = 0; r < R; ++r) HYBRIDSTATE_CPU_UNROLL
+  for (std::size_t t = 0; t < T; ++t) acc[r][t] = zero();
   std::size_t k = 0;
   for (; k + 2 * lanes <= n; k += 2 * lanes) {
     Pair p[R];
@@ -424,13 +419,12 @@ void linear_tile(const Linear& j, std::size_t row, std::size_t token) {
     linear_step(p, x + k, j.x_stride, acc);
   }
   HYBRIDSTATE_CPU_UNROLL
-  for (std::size_t t = 0; t < T; ++t)
-    HYBRIDSTATE_CPU_UNROLL
-    for (std::size_t r = 0; r < R; ++r) {
-      float y = halve(acc[r][t]) * j.scale;
-      if (j.bias != nullptr) y = y + j.bias[row + r];
-      j.y[(token + t) * j.y_stride + row + r] = y * j.post;
-    }
+  for (std::size_t t = 0; t < T; ++t) HYBRIDSTATE_CPU_UNROLL
+  for (std::size_t r = 0; r < R; ++r) {
+    float y = halve(acc[r][t]) * j.scale;
+    if (j.bias != nullptr) y = y + j.bias[row + r];
+    j.y[(token + t) * j.y_stride + row + r] = y * j.post;
+  }
 }
 
 template <Dtype D, std::size_t R, std::size_t T>
@@ -485,8 +479,7 @@ HYBRIDSTATE_CPU_INLINE float inverse_rms(const float* x, float epsilon, std::siz
 void rms_norm(const float* x, const float* weight, float epsilon, std::size_t n, float* y) {
   float const inverse = inverse_rms(x, epsilon, n);
   std::size_t i = 0;
-  for (; i + lanes <= n; i += lanes)
-    store(y + i, load(x + i) * all(inverse) * load(weight + i));
+  for (; i + lanes <= n; i += lanes) store(y + i, load(x + i) * all(inverse) * load(weight + i));
   for (; i < n; ++i) y[i] = x[i] * inverse * weight[i];
 }
 
@@ -624,8 +617,7 @@ void write_state_row(const SsmPages<>& pages, Dtype dtype, std::int32_t head, st
   for (std::size_t done = 0; done < n;) {
     std::size_t const byte = start + done * size;
     std::size_t const count = std::min<std::size_t>(n - done, pages.map.run(byte) / size);
-    store_row(from + done, dtype, count,
-              pages.addr_ssm(0, head, static_cast<std::int64_t>(byte)));
+    store_row(from + done, dtype, count, pages.addr_ssm(0, head, static_cast<std::int64_t>(byte)));
     done += count;
   }
 }
@@ -654,9 +646,8 @@ void update_row(const StateUpdate& j, std::size_t row, float* buffer) {
     HYBRIDSTATE_CPU_UNROLL
     for (std::size_t i = 0; i < P; ++i) product[i] = s[i] * load(c + i * lanes);
     j.y[t * j.y_stride + row] = numeric::fused(j.d, x, halve_all(product));
-    if (rounds_after(j, t))
-      HYBRIDSTATE_CPU_UNROLL
-      for (std::size_t i = 0; i < P; ++i) s[i] = rounded_to_bf16(s[i]);
+    if (rounds_after(j, t)) HYBRIDSTATE_CPU_UNROLL
+    for (std::size_t i = 0; i < P; ++i) s[i] = rounded_to_bf16(s[i]);
     while (next < j.store_count && j.stores[next].after == t + 1) {
       HYBRIDSTATE_CPU_UNROLL
       for (std::size_t i = 0; i < P; ++i) store(buffer + i * lanes, s[i]);
@@ -727,33 +718,30 @@ constexpr std::size_t head_block = 4;
 /// Sums over the tokens of a split for one 16-element step of the output, up to `head_block` heads.
 template <Dtype D, std::size_t N>
 HYBRIDSTATE_CPU_INLINE void weigh_values(const unsigned char* const* values, std::size_t at,
-                                     std::size_t elements, std::size_t count,
-                                     const float (*p)[split_tokens], V* out) {
+                                         std::size_t elements, std::size_t count,
+                                         const float (*p)[split_tokens], V* out) {
   V acc[N][4];
   HYBRIDSTATE_CPU_UNROLL
-  for (std::size_t h = 0; h < N; ++h)
-    HYBRIDSTATE_CPU_UNROLL
-    for (std::size_t i = 0; i < 4; ++i) acc[h][i] = zero();
+  for (std::size_t h = 0; h < N; ++h) HYBRIDSTATE_CPU_UNROLL
+  for (std::size_t i = 0; i < 4; ++i) acc[h][i] = zero();
   auto const value = [&](std::size_t t) __attribute__((always_inline)) {
     const unsigned char* const from = values[t] + at * Element<D>::bytes;
     return elements >= lanes ? load<D>(from) : load_part<D>(from, elements);
   };
   std::size_t t = 0;
-  for (; t + 4 <= count; t += 4)
+  for (; t + 4 <= count; t += 4) HYBRIDSTATE_CPU_UNROLL
+  for (std::size_t i = 0; i < 4; ++i) {
+    V const v = value(t + i);
     HYBRIDSTATE_CPU_UNROLL
-    for (std::size_t i = 0; i < 4; ++i) {
-      V const v = value(t + i);
-      HYBRIDSTATE_CPU_UNROLL
-      for (std::size_t h = 0; h < N; ++h) acc[h][i] = fused(all(p[h][t + i]), v, acc[h][i]);
-    }
+    for (std::size_t h = 0; h < N; ++h) acc[h][i] = fused(all(p[h][t + i]), v, acc[h][i]);
+  }
   for (std::size_t i = 0; t < count; ++t, ++i) {
     V const v = value(t);
     HYBRIDSTATE_CPU_UNROLL
     for (std::size_t h = 0; h < N; ++h) acc[h][i] = fused(all(p[h][t]), v, acc[h][i]);
   }
   HYBRIDSTATE_CPU_UNROLL
-  for (std::size_t h = 0; h < N; ++h)
-    out[h] = (acc[h][0] + acc[h][2]) + (acc[h][1] + acc[h][3]);
+  for (std::size_t h = 0; h < N; ++h) out[h] = (acc[h][0] + acc[h][2]) + (acc[h][1] + acc[h][3]);
 }
 
 template <Dtype D, std::size_t P>
@@ -805,8 +793,7 @@ void attend_heads(const Attention& j, std::size_t first_head) {
       }
     }
     HYBRIDSTATE_CPU_UNROLL
-    for (std::size_t h = 0; h < N; ++h)
-      score_keys<D>(q + h * dim, keys, count, dim, j.scale, p[h]);
+    for (std::size_t h = 0; h < N; ++h) score_keys<D>(q + h * dim, keys, count, dim, j.scale, p[h]);
     float split_largest[N];
     float split_sum[N];
     HYBRIDSTATE_CPU_UNROLL
@@ -814,8 +801,7 @@ void attend_heads(const Attention& j, std::size_t first_head) {
       float m = p[h][0];
       for (std::size_t t = 1; t < count; ++t) m = m < p[h][t] ? p[h][t] : m;
       std::size_t t = 0;
-      for (; t + lanes <= count; t += lanes)
-        store(p[h] + t, exp_v(load(p[h] + t) - all(m)));
+      for (; t + lanes <= count; t += lanes) store(p[h] + t, exp_v(load(p[h] + t) - all(m)));
       for (; t < count; ++t) p[h][t] = numeric::exp(p[h][t] - m);
       std::fill(p[h] + count, p[h] + split_tokens, 0.0F);
       V acc[16];

@@ -140,8 +140,7 @@ struct Kernels {
   /// h += a, or h += a + b.
   void (*add)(float* h, const float* a, const float* b, std::size_t n) = nullptr;
   /// Rotates the halves of one head by the angles of one position.
-  void (*rotate)(float* head, const float* cosines, const float* sines,
-                 std::size_t half) = nullptr;
+  void (*rotate)(float* head, const float* cosines, const float* sines, std::size_t half) = nullptr;
   void (*convolve)(const Convolution& job, std::uint32_t first_channel,
                    std::uint32_t end_channel) = nullptr;
   void (*update_state)(const StateUpdate& job, std::uint32_t first_row,

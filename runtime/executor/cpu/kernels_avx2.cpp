@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: 2026 hybridstate contributors
 // SPDX-License-Identifier: Apache-2.0
 #if defined(__x86_64__)
+#include <immintrin.h>
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <immintrin.h>
 
 #include "executor/cpu/kernels.hpp"
 

@@ -1,16 +1,17 @@
 // SPDX-FileCopyrightText: 2026 hybridstate contributors
 // SPDX-License-Identifier: Apache-2.0
 #if defined(__x86_64__)
+#include <immintrin.h>
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <immintrin.h>
 
 #include "executor/cpu/kernels.hpp"
 
 // Only what follows is compiled for the instruction set: nothing that another file may also define.
 #if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma"))), apply_to = function)
+#pragma clang attribute push( \
+    __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma"))), apply_to = function)
 #else
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")

@@ -16,7 +16,8 @@ SineCosine sine_cosine(float angle) noexcept {
   double const x = static_cast<double>(angle);
   auto const k = static_cast<std::int64_t>(x * 0x1.45f306dc9c883p-1 + 0.5);
   auto const kd = static_cast<double>(k);
-  double const r = ((x - kd * 0x1.921fb544p+0) - kd * 0x1.0b4611a6p-34) - kd * 0x1.3198a2e037073p-69;
+  double const r =
+      ((x - kd * 0x1.921fb544p+0) - kd * 0x1.0b4611a6p-34) - kd * 0x1.3198a2e037073p-69;
   double const z = r * r;
   // Taylor to r^13 and r^14: the rest is below 2^-45.
   double s = 1.0 / 6227020800.0;

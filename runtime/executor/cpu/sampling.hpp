@@ -10,9 +10,9 @@
 namespace hybridstate::runtime::cpu {
 
 struct SamplingOptions {
-  double temperature = 0;    ///< 0: greedy
-  std::uint32_t top_k = 0;   ///< 0: all tokens
-  double top_p = 1;          ///< the smallest set of likeliest tokens with this probability
+  double temperature = 0;   ///< 0: greedy
+  std::uint32_t top_k = 0;  ///< 0: all tokens
+  double top_p = 1;         ///< the smallest set of likeliest tokens with this probability
   std::uint64_t seed = 0;
 };
 

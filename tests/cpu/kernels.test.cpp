@@ -1,0 +1,441 @@
+// SPDX-FileCopyrightText: 2026 hybridstate contributors
+// SPDX-License-Identifier: Apache-2.0
+#include "executor/cpu/kernels.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "executor/cpu/rotation.hpp"
+#include "executor/cpu/sampling.hpp"
+#include "executor/cpu/workers.hpp"
+#include "math/deterministic.hpp"
+
+using namespace hybridstate;
+using namespace hybridstate::runtime;
+using namespace hybridstate::runtime::cpu;
+
+namespace {
+
+std::vector<float> random_floats(std::size_t n, std::uint64_t seed, double scale = 1) {
+  BitGenerator bits(seed);
+  std::vector<float> v(n);
+  for (float& f : v) f = static_cast<float>(scale * bits.normal());
+  return v;
+}
+
+std::vector<const Kernels*> all_kernels() {
+  std::vector<const Kernels*> v;
+  for (Isa isa : {Isa::scalar, Isa::avx2, Isa::avx512})
+    if (available(isa)) v.push_back(&kernels(isa));
+  return v;
+}
+
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * 4) == 0;
+}
+
+double d(float f) { return static_cast<double>(f); }
+
+}  // namespace
+
+TEST_CASE("BF16 rounds to nearest, ties to even, and keeps NaN and infinity") {
+  float const inf = std::numeric_limits<float>::infinity();
+  CHECK(numeric::to_bf16(1.0F) == 0x3f80);
+  CHECK(numeric::to_bf16(0x1.01p+0F) == 0x3f80);      // a tie, down to even
+  CHECK(numeric::to_bf16(0x1.03p+0F) == 0x3f82);      // a tie, up to even
+  CHECK(numeric::to_bf16(0x1.010002p+0F) == 0x3f81);  // above the tie
+  CHECK(numeric::to_bf16(-0.0F) == 0x8000);
+  CHECK(numeric::to_bf16(inf) == 0x7f80);
+  CHECK(numeric::to_bf16(-inf) == 0xff80);
+  CHECK(numeric::to_bf16(std::numeric_limits<float>::max()) == 0x7f80);
+  CHECK(numeric::to_bf16(numeric::float_of(0x7f800001U)) == 0x7fc0);  // would become infinity
+  CHECK(numeric::to_bf16(numeric::float_of(0xffffffffU)) == 0xffff);
+  CHECK(numeric::to_bf16(numeric::float_of(0x00008000U)) == 0x0000);  // subnormal tie
+  static_assert(numeric::to_bf16(numeric::from_bf16(0x1234)) == 0x1234);
+
+  // All kernels, over bit patterns of every exponent.
+  std::vector<float> values;
+  for (std::uint32_t e = 0; e < 512; ++e)
+    for (std::uint32_t low : {0U, 1U, 0x7fffU, 0x8000U, 0x8001U, 0x18000U, 0x7fffffU, 0x7f8000U})
+      values.push_back(numeric::float_of(e << 23 | low));
+  values.pop_back();  // a tail
+  for (const Kernels* k : all_kernels()) {
+    std::vector<std::uint16_t> stored(values.size());
+    k->store(values.data(), Dtype::bf16, values.size(), stored.data());
+    std::vector<float> rounded = values;
+    k->round(rounded.data(), Dtype::bf16, rounded.size());
+    std::vector<float> loaded(values.size());
+    k->load(stored.data(), Dtype::bf16, stored.size(), loaded.data());
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      REQUIRE(stored[i] == numeric::to_bf16(values[i]));
+      REQUIRE(stored[i] == float_to_bf16(values[i]));
+      REQUIRE(numeric::bits_of(rounded[i]) == std::uint32_t{stored[i]} << 16);
+      REQUIRE(numeric::bits_of(loaded[i]) == std::uint32_t{stored[i]} << 16);
+    }
+    std::vector<std::uint16_t> halves(65536 - 1);
+    for (std::size_t i = 0; i < halves.size(); ++i) halves[i] = static_cast<std::uint16_t>(i);
+    std::vector<float> wide(halves.size());
+    k->load(halves.data(), Dtype::f16, halves.size(), wide.data());
+    for (std::size_t i = 0; i < halves.size(); ++i) {
+      float const want = f16_to_float(halves[i]);
+      REQUIRE((numeric::bits_of(wide[i]) == numeric::bits_of(want) ||
+               (std::isnan(wide[i]) && std::isnan(want))));
+    }
+  }
+}
+
+TEST_CASE("exp, silu and softplus against doubles; the vector forms equal the scalar ones") {
+  std::vector<float> x;
+  for (int i = -110000; i <= 95000; ++i) x.push_back(static_cast<float>(i) * 1e-3F);
+  x.push_back(std::numeric_limits<float>::infinity());
+  x.push_back(-std::numeric_limits<float>::infinity());
+  x.push_back(-0.0F);
+  double worst = 0, worst_softplus = 0;
+  for (float f : x) {
+    double const want = std::exp(d(f));
+    float const got = numeric::exp(f);
+    if (want < 3.4e38 && want > 1.2e-38) worst = std::max(worst, std::abs(d(got) / want - 1));
+    if (want > 3.5e38) CHECK(std::isinf(got));
+    if (want < 1e-46) CHECK(got == 0.0F);
+    if (std::isfinite(f) && f > -80) {
+      double const soft = f > 0 ? d(f) + std::log1p(std::exp(-d(f))) : std::log1p(want);
+      worst_softplus = std::max(worst_softplus, std::abs(d(numeric::softplus(f)) / soft - 1));
+    }
+  }
+  CHECK(worst < 2.4e-7);
+  CHECK(worst_softplus < 4e-7);
+  CHECK(std::isnan(numeric::exp(std::numeric_limits<float>::quiet_NaN())));
+  CHECK(std::isnan(numeric::softplus(std::numeric_limits<float>::quiet_NaN())));
+  CHECK(numeric::exp(0.0F) == 1.0F);
+  for (const Kernels* k : all_kernels()) {
+    std::vector<float> y(x.size());
+    k->exp(x.data(), x.size(), y.data());
+    for (std::size_t i = 0; i < x.size(); ++i)
+      REQUIRE(numeric::bits_of(y[i]) == numeric::bits_of(numeric::exp(x[i])));
+    std::vector<float> const up = random_floats(x.size(), 2);
+    k->silu_product(x.data(), up.data(), x.size(), y.data());
+    for (std::size_t i = 0; i < x.size(); i += 7) {
+      REQUIRE(numeric::bits_of(y[i]) == numeric::bits_of(up[i] * numeric::silu(x[i])));
+      if (std::isfinite(x[i]))
+        REQUIRE(std::abs(d(y[i]) - d(up[i]) * d(x[i]) / (1 + std::exp(-d(x[i])))) <
+                1e-6 * std::abs(d(x[i]) * d(up[i])) + 1e-6);
+    }
+  }
+}
+
+TEST_CASE("sines and cosines of large angles") {
+  BitGenerator bits(1);
+  double worst = 0;
+  for (int i = 0; i < 200000; ++i) {
+    auto const a = static_cast<float>(bits.uniform() * (i % 2 == 0 ? 10 : 1048576));
+    SineCosine const sc = sine_cosine(a);
+    worst = std::max(
+        {worst, std::abs(d(sc.sine) - std::sin(d(a))), std::abs(d(sc.cosine) - std::cos(d(a)))});
+  }
+  CHECK(worst < 7e-8);
+  Rotation const rotation(1e11, 8);
+  std::vector<float> c(4), s(4);
+  rotation.fill(0, c.data(), s.data());
+  for (int i = 0; i < 4; ++i) CHECK(c[static_cast<std::size_t>(i)] == 1.0F);
+}
+
+TEST_CASE("linear: near the exact product, and independent of the number of tokens and rows") {
+  for (Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::f16})
+    for (std::uint32_t columns : {1U, 15U, 16U, 48U, 100U, 1031U}) {
+      std::uint32_t const rows = 27, tokens = 14;
+      auto const w = random_floats(std::size_t{rows} * columns, 3);
+      std::vector<unsigned char> stored(w.size() * dtype_bytes(dtype));
+      for (std::size_t i = 0; i < w.size(); ++i) {
+        std::uint16_t const h = dtype == Dtype::bf16 ? float_to_bf16(w[i]) : float_to_f16(w[i]);
+        if (dtype == Dtype::f32)
+          std::memcpy(stored.data() + i * 4, &w[i], 4);
+        else
+          std::memcpy(stored.data() + i * 2, &h, 2);
+      }
+      auto const x = random_floats(std::size_t{tokens} * (columns + 3), 4);
+      auto const bias = random_floats(rows, 5);
+      Linear j;
+      j.weights = stored.data();
+      j.dtype = dtype;
+      j.rows = rows;
+      j.columns = columns;
+      j.x_stride = packed_size(columns);
+      j.y_stride = rows + 1;
+      j.scale = 0.75F;
+      j.bias = bias.data();
+      j.post = 1.5F;
+      std::vector<float> first;
+      for (const Kernels* k : all_kernels()) {
+        std::vector<float> y(std::size_t{tokens} * (rows + 1));
+        std::vector<float> packed(tokens * packed_size(columns));
+        for (std::size_t t = 0; t < tokens; ++t)
+          k->pack(x.data() + t * (columns + 3), columns, packed.data() + t * j.x_stride);
+        j.y = y.data();
+        j.x = packed.data();
+        k->linear(j, tokens, 0, rows);
+        if (first.empty()) first = y;
+        CHECK(same_bits(first, y));
+        for (std::uint32_t t = 0; t < tokens; ++t)
+          for (std::uint32_t r = 0; r < rows; ++r) {
+            double sum = 0, size = 0;
+            for (std::uint32_t i = 0; i < columns; ++i) {
+              double const p = d(element_as_float(stored.data(), dtype, r * columns + i)) *
+                               d(x[t * (columns + 3) + i]);
+              sum += p;
+              size += std::abs(p);
+            }
+            double const want = (0.75 * sum + d(bias[r])) * 1.5;
+            REQUIRE(std::abs(d(y[t * (rows + 1) + r]) - want) < 1e-6 * (size + 1));
+          }
+        // One token at a time, rows in two pieces.
+        std::vector<float> pieces(y.size());
+        for (std::uint32_t t = 0; t < tokens; ++t) {
+          j.x = packed.data() + t * j.x_stride;
+          j.y = pieces.data() + std::size_t{t} * (rows + 1);
+          k->linear(j, 1, 0, 5);
+          k->linear(j, 1, 5, rows);
+        }
+        CHECK(same_bits(y, pieces));
+      }
+    }
+}
+
+TEST_CASE("norms against doubles") {
+  for (std::size_t n : {1UL, 7UL, 16UL, 48UL, 256UL, 300UL, 1024UL, 3072UL}) {
+    auto const x = random_floats(2 * n, 6, 3), w = random_floats(2 * n, 7),
+               z = random_floats(2 * n, 8);
+    auto const reference = [&](std::size_t at, const std::vector<double>& v) {
+      double sum = 0;
+      for (std::size_t i = 0; i < n; ++i) sum += v[at + i] * v[at + i];
+      return 1 / std::sqrt(sum / static_cast<double>(n) + 1e-5);
+    };
+    std::vector<double> plain(x.begin(), x.end()), gated(2 * n);
+    auto const silu = [&](std::size_t i) { return d(z[i]) / (1 + std::exp(-d(z[i]))); };
+    for (std::size_t i = 0; i < 2 * n; ++i) gated[i] = plain[i] * silu(i);
+    std::vector<float> first[4];
+    for (const Kernels* k : all_kernels()) {
+      std::vector<float> y(n);
+      k->rms_norm(x.data(), w.data(), 1e-5F, n, y.data());
+      for (std::size_t i = 0; i < n; ++i)
+        REQUIRE(std::abs(d(y[i]) - plain[i] * reference(0, plain) * d(w[i])) <
+                4e-6 * (1 + std::abs(d(y[i]))));
+      if (first[0].empty()) first[0] = y;
+      CHECK(same_bits(first[0], y));
+      for (int variant = 0; variant < 3; ++variant) {
+        GatedNorm norm;
+        norm.width = static_cast<std::uint32_t>(2 * n);
+        norm.groups = 2;
+        norm.weight = variant == 2 ? nullptr : w.data();
+        norm.norm_before_gate = variant == 1;
+        norm.epsilon = 1e-5F;
+        std::vector<float> g = x;
+        k->gated_norm(norm, g.data(), z.data());
+        for (std::size_t i = 0; i < 2 * n; ++i) {
+          std::size_t const at = i < n ? 0 : n;
+          double const want = variant == 0   ? gated[i] * reference(at, gated) * d(w[i])
+                              : variant == 1 ? plain[i] * reference(at, plain) * d(w[i]) * silu(i)
+                                             : gated[i];
+          REQUIRE(std::abs(d(g[i]) - want) < 4e-6 * (1 + std::abs(want)));
+        }
+        auto& kept = first[variant + 1];
+        if (kept.empty()) kept = g;
+        CHECK(same_bits(kept, g));
+      }
+    }
+  }
+}
+
+TEST_CASE("the convolution against doubles, channels in any pieces") {
+  std::uint32_t const channels = 53, tokens = 9, width = 4;
+  auto const w = random_floats(channels * width, 9), bias = random_floats(channels, 10);
+  auto const history = random_floats(channels * 3, 11), x = random_floats(tokens * 60, 12);
+  std::vector<float> first;
+  for (const Kernels* k : all_kernels()) {
+    std::vector<float> y(tokens * channels);
+    Convolution j{tokens,         channels, width, w.data(), bias.data(),
+                  history.data(), x.data(), 60,    y.data(), channels};
+    k->convolve(j, 0, 20);
+    k->convolve(j, 20, channels);
+    for (std::size_t t = 0; t < tokens; ++t)
+      for (std::size_t c = 0; c < channels; ++c) {
+        double acc = d(bias[c]);
+        for (std::size_t i = 0; i < 4; ++i)
+          acc += d(w[i * channels + c]) *
+                 d(t + i < 3 ? history[(t + i) * channels + c] : x[(t + i - 3) * 60 + c]);
+        REQUIRE(std::abs(d(y[t * channels + c]) - acc / (1 + std::exp(-acc))) < 3e-6);
+      }
+    if (first.empty()) first = y;
+    CHECK(same_bits(first, y));
+  }
+}
+
+TEST_CASE("the recurrence against doubles") {
+  for (std::uint32_t n : {1U, 8U, 16U, 32U, 40U, 64U, 128U, 256U, 300U}) {
+    std::uint32_t const rows = 3, tokens = 20;
+    auto const x = random_floats(tokens * (rows + 2 * n), 13);
+    std::vector<float> dt(tokens), decay(tokens);
+    for (std::uint32_t t = 0; t < tokens; ++t) {
+      dt[t] = 0.01F * static_cast<float>(t + 1);
+      decay[t] = numeric::exp(-dt[t]);
+    }
+    auto const start = random_floats(rows * n, 14);
+    std::vector<float> first;
+    for (const Kernels* k : all_kernels()) {
+      std::vector<float> state = start, y(tokens * rows);
+      std::int32_t const page = 0;
+      SsmPages<> pages;
+      pages.base = reinterpret_cast<std::byte*>(state.data());
+      pages.pages = &page;
+      pages.map = {rows * n * 4ULL, rows * n * 4ULL, 1, 1, 1};
+      StateStore const store{tokens, pages, Dtype::f32};
+      StateUpdate j;
+      j.tokens = tokens;
+      j.rows = rows;
+      j.state = n;
+      j.dt = dt.data();
+      j.decay = decay.data();
+      j.dt_stride = 1;
+      j.x = x.data();
+      j.b = x.data() + rows;
+      j.c = x.data() + rows + n;
+      j.stride = rows + 2 * n;
+      j.d = 0.5F;
+      j.y = y.data();
+      j.y_stride = rows;
+      j.source = &pages;
+      j.stores = &store;
+      j.store_count = 1;
+      k->update_state(j, 0, rows);
+      std::vector<double> s(start.begin(), start.end());
+      for (std::size_t t = 0; t < tokens; ++t)
+        for (std::size_t r = 0; r < rows; ++r) {
+          const float* const in = x.data() + t * j.stride;
+          double sum = 0;
+          for (std::size_t i = 0; i < n; ++i) {
+            double& e = s[r * n + i];
+            e = d(decay[t]) * e + d(dt[t]) * d(in[r]) * d(in[rows + i]);
+            sum += e * d(in[rows + n + i]);
+          }
+          REQUIRE(std::abs(d(y[t * rows + r]) - sum - 0.5 * d(in[r])) < 1e-5 * (1 + std::sqrt(n)));
+        }
+      for (std::size_t i = 0; i < s.size(); ++i) REQUIRE(std::abs(d(state[i]) - s[i]) < 1e-5);
+      if (first.empty()) first = y;
+      CHECK(same_bits(first, y));
+    }
+  }
+}
+
+TEST_CASE("attention against doubles, over splits") {
+  for (std::uint32_t dim : {8U, 10U, 64U, 80U, 128U, 256U})
+    for (std::uint32_t heads : {1U, 2U, 6U, 11U}) {
+      std::uint32_t const tokens = 600, block = 24;
+      std::uint32_t const units = (tokens + block - 1) / block;
+      std::vector<std::int32_t> table(units);
+      for (std::uint32_t i = 0; i < units; ++i)
+        table[i] = static_cast<std::int32_t>((i * 7) % units);
+      auto kv = random_floats(std::size_t{units} * 2 * block * dim, 15);
+      auto const q = random_floats(heads * dim, 16);
+      AttentionBlocks blocks;
+      blocks.base = reinterpret_cast<std::byte*>(kv.data());
+      blocks.units = table.data();
+      blocks.strides = {std::int64_t{dim} * 4, std::int64_t{dim} * 4 * block,
+                        std::int64_t{dim} * 4 * block, static_cast<std::int32_t>(block)};
+      blocks.unit_stride = std::int64_t{dim} * 8 * block;
+      for (std::uint32_t position : {0U, 3U, 255U, 256U, 599U}) {
+        std::vector<float> first;
+        std::vector<double> want(heads * dim);
+        for (std::uint32_t h = 0; h < heads; ++h) {
+          double denominator = 0;
+          for (std::uint32_t t = 0; t <= position; ++t) {
+            auto const at = [&](bool value, std::uint32_t i) {
+              auto const token = static_cast<std::int32_t>(t);
+              const std::byte* p =
+                  value ? blocks.addr_value(0, 0, token) : blocks.addr_key(0, 0, token);
+              return d(element_as_float(p, Dtype::f32, i));
+            };
+            double score = 0;
+            for (std::uint32_t i = 0; i < dim; ++i) score += at(false, i) * d(q[h * dim + i]);
+            double const p = std::exp(score / std::sqrt(dim));
+            denominator += p;
+            for (std::uint32_t i = 0; i < dim; ++i) want[h * dim + i] += p * at(true, i);
+          }
+          for (std::uint32_t i = 0; i < dim; ++i) want[h * dim + i] /= denominator;
+        }
+        for (const Kernels* k : all_kernels()) {
+          std::vector<float> out(heads * dim);
+          Attention j;
+          j.blocks = blocks;
+          j.kv_dtype = Dtype::f32;
+          j.head_dim = dim;
+          j.heads = heads;
+          j.position = position;
+          j.scale = 1 / std::sqrt(static_cast<float>(dim));
+          j.q = q.data();
+          j.out = out.data();
+          k->attend(j);
+          for (std::size_t i = 0; i < out.size(); ++i)
+            REQUIRE(std::abs(d(out[i]) - want[i]) < 5e-6);
+          if (first.empty()) first = out;
+          CHECK(same_bits(first, out));
+        }
+      }
+    }
+}
+
+TEST_CASE("sampling is a function of logits, options and position") {
+  auto logits = random_floats(500, 17, 2);
+  logits[44] = logits[321] = 9;
+  CHECK(Sampler::greedy(logits) == 44);
+  Sampler sampler;
+  CHECK(sampler.sample(logits, {}, 3) == 44);
+  SamplingOptions o;
+  o.temperature = 1.3;
+  o.seed = 5;
+  TokenId const chosen = sampler.sample(logits, o, 100);
+  CHECK(sampler.sample(logits, o, 100) == chosen);
+  CHECK(Sampler().sample(logits, o, 100) == chosen);
+  bool differs = false;
+  for (Tokens p = 0; p < 20; ++p) differs = differs || sampler.sample(logits, o, p) != chosen;
+  CHECK(differs);
+  o.top_k = 2;
+  for (Tokens p = 0; p < 200; ++p) {
+    TokenId const t = sampler.sample(logits, o, p);
+    CHECK((t == 44 || t == 321));
+  }
+  o.top_k = 1;
+  CHECK(sampler.sample(logits, o, 7) == 44);
+  o.top_k = 0;
+  o.top_p = 1e-9;
+  CHECK(sampler.sample(logits, o, 7) == 44);
+
+  // Frequencies follow the probabilities of the kept set.
+  std::vector<float> const few = {0, 1, 2, -30, 1};
+  o = {};
+  o.temperature = 1;
+  o.top_p = 0.9;
+  std::vector<double> count(5);
+  int const draws = 20000;
+  for (int i = 0; i < draws; ++i) count[sampler.sample(few, o, static_cast<Tokens>(i))] += 1;
+  double const total = std::exp(2.0) + 2 * std::exp(1.0);
+  CHECK(count[0] == 0);
+  CHECK(count[3] == 0);
+  CHECK(std::abs(count[2] / draws - std::exp(2.0) / total) < 0.02);
+  CHECK(std::abs(count[1] / draws - std::exp(1.0) / total) < 0.02);
+}
+
+TEST_CASE("workers run every item once") {
+  for (unsigned threads : {1U, 2U, 5U}) {
+    Workers workers(threads);
+    CHECK(workers.threads() == threads);
+    for (std::size_t n : {0UL, 1UL, 2UL, 1000UL}) {
+      std::vector<int> count(n);
+      for (int round = 0; round < 50; ++round) workers.run(n, [&](std::size_t i) { ++count[i]; });
+      CHECK(std::all_of(count.begin(), count.end(), [](int c) { return c == 50; }));
+    }
+  }
+}

@@ -1,0 +1,186 @@
+// SPDX-FileCopyrightText: 2026 hybridstate contributors
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <hybridstate/pool/slot_slab.hpp>
+#include <hybridstate/pool/unit_pool.hpp>
+#include <list>
+#include <map>
+#include <vector>
+
+namespace hs = hybridstate;
+
+namespace {
+std::vector<std::int32_t> order(const hs::UnitPool& pool) {
+  std::vector<std::int32_t> units;
+  for (hs::UnitIndex u = pool.front(); u; u = pool.next(u)) units.push_back(u.value);
+  return units;
+}
+using Units = std::vector<std::int32_t>;
+struct Random {
+  std::uint64_t state;
+  std::uint32_t operator()(std::uint32_t n) {
+    state = state * 6364136223846793005ULL + 1442695040888963407ULL;
+    return static_cast<std::uint32_t>((state >> 33) % n);
+  }
+};
+}  // namespace
+
+TEST_CASE("keyless units leave last in first out, cached ones in the order of their release") {
+  hs::UnitPool pool(5);
+  CHECK(order(pool) == Units{0, 1, 2, 3, 4});
+  CHECK(pool.keyless() == 5);
+  for (int i = 0; i < 4; ++i) pool.assign(pool.take_front(), hs::UnitOwner::attention, i);
+  CHECK(pool.available() == 1);
+  CHECK(pool.keyless() == 1);
+  pool.push_back({2});
+  pool.push_back({0});
+  pool.release_keyless({1});
+  pool.release_keyless({3});
+  CHECK(order(pool) == Units{3, 1, 4, 2, 0});
+  CHECK(pool.keyless() == 3);
+  CHECK(pool.owner({2}) == hs::UnitOwner::attention);
+  CHECK(pool.owner_handle({2}) == 2);
+  pool.unlist({2});  // adopted
+  CHECK(pool.keyless() == 3);
+  CHECK(order(pool) == Units{3, 1, 4, 0});
+  pool.release_keyless({0});  // cached and now keyless: to the front from where it is
+  CHECK(order(pool) == Units{0, 3, 1, 4});
+  CHECK(pool.keyless() == 4);
+  // A unit in hand only loses its owner.
+  pool.release_keyless({2});
+  hs::UnitIndex const u = pool.take_front();
+  CHECK(u.value == 2);
+  pool.assign(u, hs::UnitOwner::state, 7);
+  pool.push_front(u);
+  hs::UnitIndex const again = pool.take_front();
+  CHECK(again == u);
+  pool.release_keyless(again);
+  CHECK_FALSE(pool.listed(again));
+  pool.assign(again, hs::UnitOwner::carrier, 2);
+  CHECK(pool.owner(again) == hs::UnitOwner::carrier);
+}
+
+TEST_CASE("the pool's list equals std::list under random operations") {
+  constexpr std::int32_t capacity = 40;
+  hs::UnitPool pool(capacity);
+  std::list<std::int32_t> list;
+  std::vector<int> owned(capacity, 0);
+  for (std::int32_t i = 0; i < capacity; ++i) list.push_back(i);
+  Random random{7};
+  for (int i = 0; i < 20000; ++i) {
+    std::int32_t const u = static_cast<std::int32_t>(random(capacity));
+    bool const listed = std::find(list.begin(), list.end(), u) != list.end();
+    REQUIRE(pool.listed({u}) == listed);
+    switch (random(4)) {
+      case 0:
+        if (list.empty()) break;
+        REQUIRE(pool.take_front().value == list.front());
+        pool.assign({list.front()}, hs::UnitOwner::attention, u);
+        owned[static_cast<std::size_t>(list.front())] = 1;
+        list.pop_front();
+        break;
+      case 1:
+        if (listed) break;
+        if (random(2) == 0) {
+          pool.push_back({u});
+          list.push_back(u);
+        } else {
+          pool.push_front({u});
+          list.push_front(u);
+        }
+        break;
+      case 2:
+        if (owned[static_cast<std::size_t>(u)] == 0) break;
+        pool.release_keyless({u});
+        list.remove(u);
+        list.push_front(u);
+        owned[static_cast<std::size_t>(u)] = 0;
+        break;
+      default:
+        if (!listed || owned[static_cast<std::size_t>(u)] == 0) break;
+        pool.unlist({u});
+        list.remove(u);
+        break;
+    }
+    REQUIRE(order(pool) == Units(list.begin(), list.end()));
+    REQUIRE(pool.available() == list.size());
+    auto const keyless = std::count_if(list.begin(), list.end(), [&](std::int32_t v) {
+      return owned[static_cast<std::size_t>(v)] == 0;
+    });
+    REQUIRE(pool.keyless() == static_cast<hs::Units>(keyless));
+  }
+}
+
+TEST_CASE("slots equal a naive table under random operations") {
+  constexpr hs::Units units = 12;
+  constexpr std::uint32_t slots = 3;
+  hs::SlotSlab slabs(units, slots);
+  struct Slab {
+    bool active = true;
+    std::vector<std::int32_t> holders = std::vector<std::int32_t>(slots, -1);
+    std::uint32_t room() const {
+      return static_cast<std::uint32_t>(std::count(holders.begin(), holders.end(), -1));
+    }
+  };
+  std::map<std::int32_t, Slab> naive;
+  Random random{11};
+  for (int i = 0; i < 20000; ++i) {
+    std::int32_t const u = static_cast<std::int32_t>(random(units));
+    auto const it = naive.find(u);
+    switch (random(4)) {
+      case 0:
+        if (it != naive.end()) break;
+        slabs.create({u});
+        naive[u].holders[0] = i;
+        REQUIRE(slabs.take({u}, {i}) == 0);
+        break;
+      case 1: {
+        if (it == naive.end() || it->second.room() == 0) break;
+        auto const at = std::find(it->second.holders.begin(), it->second.holders.end(), -1);
+        *at = i;
+        REQUIRE(slabs.take({u}, {i}) ==
+                static_cast<std::uint32_t>(at - it->second.holders.begin()));
+        break;
+      }
+      case 2: {
+        if (it == naive.end()) break;
+        std::uint32_t const slot = random(slots);
+        if (it->second.holders[slot] < 0) break;
+        it->second.holders[slot] = -1;
+        bool const empty = it->second.room() == slots;
+        REQUIRE(slabs.give_back({u}, slot) == empty);
+        if (empty) naive.erase(it);
+        break;
+      }
+      default: {
+        if (it == naive.end()) break;
+        bool const active = random(2) == 0;
+        it->second.active = active;
+        slabs.set_active({u}, active);
+        break;
+      }
+    }
+    std::int32_t first_active = -1, first_idle = -1;
+    hs::Units free = 0, used = 0;
+    for (auto const& [unit, slab] : naive) {
+      REQUIRE(slabs.is_slab({unit}));
+      REQUIRE(slabs.active({unit}) == slab.active);
+      REQUIRE(slabs.free_slots({unit}) == slab.room());
+      for (std::uint32_t s = 0; s < slots; ++s)
+        REQUIRE(slabs.holder({unit}, s).value == slab.holders[s]);
+      used += slots - slab.room();
+      if (slab.active) free += slab.room();
+      if (slab.room() == 0) continue;
+      if (slab.active && first_active < 0) first_active = unit;
+      if (!slab.active && first_idle < 0) first_idle = unit;
+    }
+    REQUIRE(slabs.first_active_with_room().value == first_active);
+    REQUIRE(slabs.first_idle_with_room().value == first_idle);
+    REQUIRE(slabs.slabs() == naive.size());
+    REQUIRE(slabs.used_slots() == used);
+    REQUIRE(slabs.free_in_active() == free);
+  }
+}

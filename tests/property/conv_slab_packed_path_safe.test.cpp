@@ -1,0 +1,8 @@
+// SPDX-FileCopyrightText: 2026 hybridstate contributors
+// SPDX-License-Identifier: Apache-2.0
+#include "sweep.hpp"
+
+TEST_CASE("S2 under the path-safe order equals the naive model over random operations") {
+  naive::sweep<hybridstate::ConvSlabPacked<>, hybridstate::PathSafeLru>("S2 the path-safe order",
+                                                                        400000);
+}
