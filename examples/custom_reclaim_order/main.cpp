@@ -76,6 +76,7 @@ Tokens reused_after_a_flood(Order order) {
 int main() {
   Tokens const paper = reused_after_a_flood(PaperOrder{});
   Tokens const own = reused_after_a_flood(OneOffFirst{});
-  std::printf("tokens reused: %u in the paper's order, %u when one-off prompts go first\n", paper, own);
+  std::printf("tokens reused: %u in the paper's order, %u when one-off prompts go first\n", paper,
+              own);
   return own == 1536 && paper < own ? 0 : 1;
 }

@@ -84,8 +84,8 @@ int generate(const GenerateOptions& options) {
   std::uint64_t const tokens = round_up<std::uint64_t>(
       std::uint64_t{request.prompt_tokens} + request.output_tokens, layout.block_tokens());
   spec.split = split_for(layout, SequenceDemand{static_cast<Tokens>(tokens), 8});
-  spec.budget = bytes_per_layer(
-      4 * (tokens * layout.kv_bytes_per_token() + 16 * layout.coarse_page_bytes()));
+  spec.budget =
+      bytes_per_layer(4 * (tokens * layout.kv_bytes_per_token() + 16 * layout.coarse_page_bytes()));
   spec.budget_text = "as needed";
   spec.law = step_laws().front();
   spec.token_budget = options.token_budget;
@@ -110,8 +110,8 @@ int generate(const GenerateOptions& options) {
 }  // namespace
 
 void add_generate(CLI::App& app, Action& action) {
-  CLI::App* const command =
-      app.add_subcommand("generate", "Generate tokens with a model on the CPU, in any organization");
+  CLI::App* const command = app.add_subcommand(
+      "generate", "Generate tokens with a model on the CPU, in any organization");
   auto const options = std::make_shared<GenerateOptions>();
   command->add_option("--model", options->model, "folder with config.json and *.safetensors")
       ->required();
@@ -135,7 +135,8 @@ void add_generate(CLI::App& app, Action& action) {
   command->add_option("--threads", options->threads, "0: all of the machine");
   command->add_flag("--json", options->json, "print one JSON object");
   command->footer(
-      "example:\n  hybridstate make-model --preset tiny --seed 7 --out out/m\n  hybridstate generate "
+      "example:\n  hybridstate make-model --preset tiny --seed 7 --out out/m\n  hybridstate "
+      "generate "
       "--model out/m --prompt-ids 1,2,3 --max-tokens 16");
   command->callback([options, &action] { action = [options] { return generate(*options); }; });
 }

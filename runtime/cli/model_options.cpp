@@ -12,8 +12,7 @@ cpu::Carry parse_carry(const std::string& text) {
   if (text == "fp32") return cpu::Carry::fp32;
   if (text == "bf16-per-token") return cpu::Carry::bf16_per_token;
   if (text == "bf16-at-grid") return cpu::Carry::bf16_at_grid;
-  throw UsageError(
-      fmt::format("--carry {}: use fp32, bf16-per-token or bf16-at-grid", text));
+  throw UsageError(fmt::format("--carry {}: use fp32, bf16-per-token or bf16-at-grid", text));
 }
 
 ModelGeometry geometry_for(const FalconH1Config& config, cpu::Carry carry) {

@@ -18,8 +18,8 @@ Bytes parse_bytes(const std::string& option, const std::string& text) {
     double bytes;
   };
   static constexpr Suffix suffixes[] = {
-      {"", 1},         {"B", 1},          {"kB", 1e3},        {"MB", 1e6},          {"GB", 1e9},
-      {"TB", 1e12},    {"KiB", 0x1p10},   {"MiB", 0x1p20},    {"GiB", 0x1p30},      {"TiB", 0x1p40}};
+      {"", 1},      {"B", 1},        {"kB", 1e3},     {"MB", 1e6},     {"GB", 1e9},
+      {"TB", 1e12}, {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}};
   double value = 0;
   auto const [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   std::string_view const rest(end, static_cast<std::size_t>(text.data() + text.size() - end));

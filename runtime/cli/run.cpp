@@ -41,7 +41,8 @@ void add_run(CLI::App& app, Action& action) {
       app.add_subcommand("run", "Serve one workload under one organization, in detail");
   auto const options = std::make_shared<RunOptions>();
   options->add_to(*command);
-  command->add_option("--org", options->organization, "S0, S1, S2, D0, D0-M512, infinite, byte-exact")
+  command
+      ->add_option("--org", options->organization, "S0, S1, S2, D0, D0-M512, infinite, byte-exact")
       ->capture_default_str();
   command
       ->add_option("--policy", options->policy,

@@ -66,13 +66,16 @@ void ServingOptions::add_to(CLI::App& app) {
   w->add_flag("--all-at-once", trace.all_at_once, "traces: every request arrives at time 0");
 
   CLI::App* const m = group("Memory");
-  m->add_option("--model", model, "model preset, see hybridstate presets; cpu: a model's folder")->capture_default_str();
+  m->add_option("--model", model, "model preset, see hybridstate presets; cpu: a model's folder")
+      ->capture_default_str();
   m->add_option("--config", config, "Hugging Face config.json instead of a preset");
   m->add_option("--tp", tensor_parallel, "tensor-parallel ranks")->capture_default_str();
-  m->add_option("--budget", budget, "planner bytes per layer: b63, b83, b108 or BYTES (paper: b63)");
+  m->add_option("--budget", budget,
+                "planner bytes per layer: b63, b83, b108 or BYTES (paper: b63)");
   m->add_option("--memory", memory, "bytes over all layers, such as 20GiB (traces: 20GiB)");
   m->add_option("--weights", weights, "bytes to subtract from --memory");
-  m->add_option("--split", split, "D0: attention fraction, or auto: from sequences of 4,096 tokens with one state "
+  m->add_option("--split", split,
+                "D0: attention fraction, or auto: from sequences of 4,096 tokens with one state "
                 "each (default: the model's published one, else auto)");
   m->add_option("--null-units", null_units, "units of each pool kept as the engine's null page")
       ->capture_default_str();
@@ -153,8 +156,8 @@ Budget budget_of(ServingOptions& options, const StateLayout& layout, bool trace)
   Bytes const all = parse_bytes("--memory", options.memory);
   Bytes const weights = options.weights.empty() ? 0 : parse_bytes("--weights", options.weights);
   if (weights >= all)
-    throw UsageError(fmt::format("--weights {} leaves nothing of --memory {}", options.weights,
-                                 options.memory));
+    throw UsageError(
+        fmt::format("--weights {} leaves nothing of --memory {}", options.weights, options.memory));
   return bytes_over_all_layers(all - weights);
 }
 
@@ -219,10 +222,11 @@ ServingSetup prepare(ServingOptions& options, std::uint32_t default_seeds) {
   for (std::uint32_t i = 0; i < options.seeds; ++i)
     setup.seeds.push_back(options.content.paper.seed + i);
   if (options.cap == 0) options.cap = trace ? 256 : 63;
-  if (options.token_budget == 0) throw UsageError("--token-budget 0: a step needs at least 1 token");
+  if (options.token_budget == 0)
+    throw UsageError("--token-budget 0: a step needs at least 1 token");
   if (!(options.headroom >= 0) || options.headroom >= 1)
-    throw UsageError(fmt::format("--headroom {}: f must be at least 0 and below 1",
-                                 options.headroom));
+    throw UsageError(
+        fmt::format("--headroom {}: f must be at least 0 and below 1", options.headroom));
 
   RunSpec& spec = setup.spec;
   ModelPreset const* preset = nullptr;
@@ -230,8 +234,9 @@ ServingSetup prepare(ServingOptions& options, std::uint32_t default_seeds) {
     throw UsageError(fmt::format("--executor {}: use simulated or cpu", options.executor));
   if (options.executor == "cpu") {
     if (!options.config.empty() || options.tensor_parallel != 1)
-      throw UsageError("--executor cpu runs one rank of the folder given with --model; leave out "
-                       "--config and --tp");
+      throw UsageError(
+          "--executor cpu runs one rank of the folder given with --model; leave out "
+          "--config and --tp");
     setup.loaded = std::make_shared<const FalconH1Model>(FalconH1Model::load(options.model));
     setup.cpu = std::make_shared<CpuSettings>();
     setup.cpu->model = setup.loaded.get();
@@ -245,15 +250,15 @@ ServingSetup prepare(ServingOptions& options, std::uint32_t default_seeds) {
   } else if (options.config.empty()) {
     preset = find_preset(options.model);
     if (preset == nullptr)
-      throw UsageError(fmt::format("--model {}: no such preset; there are {}", options.model,
-                                   preset_names()));
+      throw UsageError(
+          fmt::format("--model {}: no such preset; there are {}", options.model, preset_names()));
     spec.model = with_tensor_parallel(preset->geometry, options.tensor_parallel);
     setup.model_name = options.model;
   } else {
     ConfigGeometry const read = read_geometry(options.config, options.tensor_parallel);
     spec.model = read.geometry;
-    setup.model_name =
-        fmt::format("{} ({})", read.family, std::filesystem::path(options.config).filename().string());
+    setup.model_name = fmt::format("{} ({})", read.family,
+                                   std::filesystem::path(options.config).filename().string());
   }
   StateLayout const layout = checked_layout(spec.model).value();
   spec.budget = budget_of(options, layout, trace);
@@ -307,7 +312,8 @@ void serve_all(const ServingOptions& options, const ServingSetup& setup,
   if (same_work) {
     Tokens const most = longest_that_fits(specs, longest);
     if (most < longest)
-      for (Workload& workload : workloads) comparison.excluded_requests += drop_longer(workload, most);
+      for (Workload& workload : workloads)
+        comparison.excluded_requests += drop_longer(workload, most);
   }
   for (Workload const& workload : workloads)
     if (workload.requests.empty())
@@ -350,10 +356,10 @@ void serve_all(const ServingOptions& options, const ServingSetup& setup,
     }
   };
   // A real executor has the machine to itself: runs that share it would slow each other down.
-  std::size_t const wanted =
-      setup.cpu ? 1
-      : options.threads != 0 ? options.threads
-                             : std::max(1U, std::thread::hardware_concurrency());
+  std::size_t const wanted = setup.cpu ? 1
+                             : options.threads != 0
+                                 ? options.threads
+                                 : std::max(1U, std::thread::hardware_concurrency());
   std::vector<std::thread> pool;
   for (std::size_t i = 1; i < std::min(wanted, jobs); ++i) pool.emplace_back(work);
   work();

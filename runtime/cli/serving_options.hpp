@@ -72,7 +72,8 @@ struct ServingSetup {
 ServingSetup prepare(ServingOptions& options, std::uint32_t default_seeds);
 
 /// Serves every spec under every seed on `threads` threads and fills `comparison.runs`, row-major.
-/// With `same_work`, requests that some spec can never hold are dropped from all of them and counted.
+/// With `same_work`, requests that some spec can never hold are dropped from all of them and
+/// counted.
 void serve_all(const ServingOptions& options, const ServingSetup& setup,
                const std::vector<RunSpec>& specs, bool same_work, Comparison& comparison);
 

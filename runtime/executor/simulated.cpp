@@ -63,7 +63,8 @@ StepLaw find_step_law(std::string_view name_or_file) {
   law.decode_request_ps = constant(object, file, "decode_request_ms", ps_per_ms, true);
   law.decode_context_token_ps = constant(object, file, "decode_context_token_ns", ps_per_ns, false);
   if (law.base_ps + law.prefill_token_ps == 0)
-    throw DeviceError(file + ": base_ms and prefill_token_us are both 0, so time would stand still");
+    throw DeviceError(file +
+                      ": base_ms and prefill_token_us are both 0, so time would stand still");
   return law;
 }
 

@@ -14,16 +14,16 @@ namespace hybridstate::runtime {
 /// The step law t = s * (a + b P + d D + e C): P prefill tokens, D decoding requests, C context
 /// tokens that they attend to. Integer picoseconds keep simulated times equal on every machine.
 struct StepLaw {
-  std::string name;         ///< device preset
-  std::string provenance;   ///< "fitted" or "estimated"
-  std::int64_t base_ps = 0;                 ///< a: one step
-  std::int64_t prefill_token_ps = 0;        ///< b
-  std::int64_t decode_request_ps = 0;       ///< d
-  std::int64_t decode_context_token_ps = 0; ///< e
+  std::string name;                          ///< device preset
+  std::string provenance;                    ///< "fitted" or "estimated"
+  std::int64_t base_ps = 0;                  ///< a: one step
+  std::int64_t prefill_token_ps = 0;         ///< b
+  std::int64_t decode_request_ps = 0;        ///< d
+  std::int64_t decode_context_token_ps = 0;  ///< e
 };
 
-/// Scale s of an organization, in thousandths: 1000 for paged layouts, 980 for contiguous composites
-/// (S0, D0).
+/// Scale s of an organization, in thousandths: 1000 for paged layouts, 980 for contiguous
+/// composites (S0, D0).
 inline constexpr std::int64_t paged_scale = 1000;
 inline constexpr std::int64_t contiguous_scale = 980;
 
@@ -41,8 +41,8 @@ StepLaw find_step_law(std::string_view name_or_file);
 struct Roofline {
   double parameters = 0;
   double weight_bytes = 0;
-  double kv_bytes_per_token = 0;    ///< all layers
-  double state_bytes = 0;           ///< all layers
+  double kv_bytes_per_token = 0;  ///< all layers
+  double state_bytes = 0;         ///< all layers
   double bytes_per_second = 0;
   double flops_per_second = 0;
 };

@@ -23,10 +23,10 @@ struct Chunk {
 struct StepPlan {
   Step step = 0;
   std::vector<Chunk> chunks;
-  std::uint64_t prefill_tokens = 0;       ///< P: prompt and recomputed tokens
-  std::uint64_t decode_requests = 0;      ///< D
+  std::uint64_t prefill_tokens = 0;         ///< P: prompt and recomputed tokens
+  std::uint64_t decode_requests = 0;        ///< D
   std::uint64_t decode_context_tokens = 0;  ///< tokens that the decoding requests attend to
-  std::uint64_t copied_tokens = 0;        ///< of partial blocks, before the step
+  std::uint64_t copied_tokens = 0;          ///< of partial blocks, before the step
 
   void clear(Step next) {
     step = next;

@@ -83,7 +83,8 @@ std::string never_fits(const RunSpec& spec, Tokens tokens) {
   PoolUnits usable;
   for (int pool = 0; pool < pool_count(kind); ++pool)
     usable[pool] = plan.units[pool] > spec.null_units ? plan.units[pool] - spec.null_units : 0;
-  UnitDemand const need = units_needed(kind, layout, SequenceDemand{tokens, std::min<Units>(2, tokens)});
+  UnitDemand const need =
+      units_needed(kind, layout, SequenceDemand{tokens, std::min<Units>(2, tokens)});
   if (need.fits(usable)) return {};
   for (int pool = 0; pool < pool_count(kind); ++pool)
     if (need[pool] > usable[pool])

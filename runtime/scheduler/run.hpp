@@ -81,8 +81,8 @@ Tokens block_tokens_of(const RunSpec& spec);
 /// Whether the pools of the spec could ever hold a request of this many tokens; a sentence if not.
 std::string never_fits(const RunSpec& spec, Tokens tokens);
 
-/// Serves the workload: in virtual time, or with spec.cpu for real. `ids` must be for block_tokens_of(spec). Throws
-/// ConfigurationError when the budget leaves a pool without units.
+/// Serves the workload: in virtual time, or with spec.cpu for real. `ids` must be for
+/// block_tokens_of(spec). Throws ConfigurationError when the budget leaves a pool without units.
 RunResult run_workload(const RunSpec& spec, const Workload& workload, const BlockIds& ids);
 
 }  // namespace hybridstate::runtime

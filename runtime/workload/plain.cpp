@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <filesystem>
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <optional>
 #include <unordered_map>

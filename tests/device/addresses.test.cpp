@@ -142,9 +142,7 @@ void check_everywhere(const ModelGeometry& model, Tokens block) {
   Units const units = 6 * (layout.members() + layout.conv_pages() + 1) * layout.recurrent_groups();
   check_organization<CoarsePage<>>(layout, whole, units);
   check_organization<RecurrentPaged<>>(layout, paged, units);
-  // A line is a whole number of slots from the pool's start: pages hold whole slots.
-  if (layout.slots_per_slab() == 0 || layout.page_bytes() % layout.slot_bytes() == 0)
-    check_organization<ConvSlabPacked<>>(layout, paged, units);
+  check_organization<ConvSlabPacked<>>(layout, paged, units);
 }
 
 }  // namespace

@@ -69,14 +69,16 @@ TEST_CASE("compare prints a row per organization and two references, and nothing
   Outcome const o = folder.run(std::string("compare ") + small);
   CHECK(o.code == 0);
   CHECK(o.err.empty());
-  for (const char* row : {"\nS0 ", "\nS1 ", "\nS2 ", "\nD0 ", "\ninfinite memory", "\nbyte-exact bound"})
+  for (const char* row :
+       {"\nS0 ", "\nS1 ", "\nS2 ", "\nD0 ", "\ninfinite memory", "\nbyte-exact bound"})
     CHECK_MESSAGE(o.out.find(row) != std::string::npos, row);
   CHECK(o.out.find("simulated") != std::string::npos);
 }
 
 TEST_CASE("equal seeds give byte-equal JSON on any number of threads") {
   Folder const folder;
-  std::string const options = std::string("compare --budget b63 --policy paper,path-safe+reuse ") + small;
+  std::string const options =
+      std::string("compare --budget b63 --policy paper,path-safe+reuse ") + small;
   CHECK(folder.run(options + "--threads 1 --json " + folder.at("one.json")).code == 0);
   CHECK(folder.run(options + "--threads 4 --json " + folder.at("four.json")).code == 0);
   std::string const one = read(folder.at("one.json"));

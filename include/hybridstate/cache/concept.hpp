@@ -40,7 +40,7 @@ concept joint_cache_writes =
       { c.reserve(seq, tokens) } noexcept -> std::same_as<Shortage>;
       { c.commit(seq, done, std::int64_t{}) } noexcept;
       { c.abort(seq) } noexcept;
-  { c.retire(seq) } noexcept;
+      { c.retire(seq) } noexcept;
       { seen.copies() } noexcept -> std::same_as<std::span<const BlockCopy>>;
     };
 

@@ -387,8 +387,8 @@ class JointCache {
     s.new_states = 0;
     hold(s.tip);
     ++active_;
-    // Attention that the parent re-uses past its position holds the parent's next tokens: the child's
-    // may differ.
+    // Attention that the parent re-uses past its position holds the parent's next tokens: the
+    // child's may differ.
     s.blocks = ceil_div(p.position, block_tokens());
     s.kv_valid_until = std::min(p.kv_valid_until, p.position / block_tokens() * block_tokens());
     std::copy_n(row_blocks(parent), s.blocks, row_blocks(child));
@@ -733,15 +733,13 @@ class JointCache {
       if (need[pool] > organization_.pool(pool).available()) return false;
     return true;
   }
-  Shortage shortage(PoolUnits need) const noexcept {
-    return shortage(need, waits_for_fence(need));
-  }
+  Shortage shortage(PoolUnits need) const noexcept { return shortage(need, waits_for_fence(need)); }
   Shortage shortage(PoolUnits need, bool behind_fence) const noexcept {
     PoolUnits const have = available();
     int pool = 0;
     while (pool + 1 < pools && need[pool] <= have[pool]) ++pool;
-    return {behind_fence ? Refusal::wait_fence : Refusal::wait_units, static_cast<std::int8_t>(pool), need,
-            have};
+    return {behind_fence ? Refusal::wait_fence : Refusal::wait_units,
+            static_cast<std::int8_t>(pool), need, have};
   }
   bool waits_for_fence(PoolUnits need) const noexcept {
     if (fence_list_.size == 0) return false;

@@ -19,9 +19,9 @@ struct Demand {
 
 /// Which carriers a need may count on.
 enum class SlabUse : std::uint8_t {
-  all,     ///< active slabs, then idle ones with room, then new ones: what a take does
-  each,    ///< active slabs, then a unit for every further slot: the most that takes can cost, since
-           ///< what they reclaim on the way may show single free slots to first fit
+  all,   ///< active slabs, then idle ones with room, then new ones: what a take does
+  each,  ///< active slabs, then a unit for every further slot: the most that takes can cost, since
+         ///< what they reclaim on the way may show single free slots to first fit
   active,  ///< active and new ones, as if everything cached were gone
   none,    ///< new ones, as if the pools were empty
 };

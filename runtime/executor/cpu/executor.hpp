@@ -28,12 +28,12 @@ enum class StepTime : std::uint8_t {
 };
 
 /// Executes steps with a model, in the organization's units: attention through block tables, the
-/// recurrent step from source to destination member pages, the convolution through line ids. Nothing
-/// is gathered into a contiguous state; a resume copies nothing.
+/// recurrent step from source to destination member pages, the convolution through line ids.
+/// Nothing is gathered into a contiguous state; a resume copies nothing.
 ///
 /// With Carry::bf16_at_grid, working states between kept boundaries live in an FP32 arena of their
-/// own (one state a sequence); at a kept boundary, where the state was just rounded, it is stored in
-/// the organization's unit and read back from there.
+/// own (one state a sequence); at a kept boundary, where the state was just rounded, it is stored
+/// in the organization's unit and read back from there.
 template <joint_cache Cache, class Witness = NullWitness>
 class CpuExecutor {
  public:
@@ -143,7 +143,8 @@ class CpuExecutor {
     logits_.resize(samples * forward_.config().vocabulary);
   }
 
-  // --- FP32 working states -------------------------------------------------------------------------
+  // --- FP32 working states
+  // -------------------------------------------------------------------------
 
   struct Owner {
     std::uint32_t request = 0xffffffffU;
@@ -159,8 +160,8 @@ class CpuExecutor {
   void build_arena() {
     auto const& layout = cache_.organization().layout();
     auto const sequences = cache_.options().max_sequences;
-    auto const ssm = static_cast<std::int64_t>(layout.ssm_bytes()) * 4 /
-                     layout.model().ssm_dtype_bytes;
+    auto const ssm =
+        static_cast<std::int64_t>(layout.ssm_bytes()) * 4 / layout.model().ssm_dtype_bytes;
     auto const conv = static_cast<std::int64_t>(layout.conv_bytes());
     arena_owner_.resize(sequences);
     arena_bytes_.resize(static_cast<std::size_t>((ssm + conv) * sequences * layout.group_layers()));
@@ -171,7 +172,8 @@ class CpuExecutor {
     arena_.conv = {arena_bytes_.data() + ssm, nullptr, 1, ssm + conv, 0};
     arena_.ssm_layer_stride = arena_.conv_layer_stride = (ssm + conv) * sequences;
     arena_.ssm_dtype = Dtype::f32;
-    for (std::uint32_t i = 0; i < sequences; ++i) arena_ids_.push_back(static_cast<std::int32_t>(i));
+    for (std::uint32_t i = 0; i < sequences; ++i)
+      arena_ids_.push_back(static_cast<std::int32_t>(i));
   }
   StateRow arena_row(SequenceHandle s) const noexcept {
     std::int32_t const* const id = &arena_ids_[s.at()];

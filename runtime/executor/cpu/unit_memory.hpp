@@ -61,8 +61,7 @@ class UnitMemory {
   /// Appends the member pages of a state and its convolution line.
   void append(StateHandle s, std::vector<std::int32_t>& table) const {
     for (Units j = 0; j < states_.ssm.map.members(); ++j)
-      table.push_back(
-          static_cast<std::int32_t>(organization_.ssm_page(s, 0, static_cast<int>(j))));
+      table.push_back(static_cast<std::int32_t>(organization_.ssm_page(s, 0, static_cast<int>(j))));
     for (Units j = 0; j < lines(); ++j) table.push_back(line(s, j));
   }
   Units members() const noexcept { return states_.ssm.map.members(); }

@@ -8,9 +8,8 @@
 int main() {
   using namespace hybridstate;
   StateLayout const layout = make_layout(find_preset("falcon-h1-7b")->geometry);
-  BudgetPlan const plan = plan_budget(OrganizationKind::conv_slab_packed, layout,
-                                      nominal_budget(layout, 63))
-                              .value();
+  BudgetPlan const plan =
+      plan_budget(OrganizationKind::conv_slab_packed, layout, nominal_budget(layout, 63)).value();
   JointCache cache(ConvSlabPacked(layout, plan.units[0]));
   std::vector<TokenId> const prompt(600, 1);
   cache.begin_step();
