@@ -910,3 +910,22 @@ TEST_CASE("bad options are one sentence") {
   CHECK_FALSE(hs::NativeDualPool<>::create(small_layout(), {{9, 9}}, {4, 6}));
   CHECK_FALSE(hs::ConvSlabPacked<>::create(small_layout(), 0x7fffffffU));
 }
+
+TEST_CASE("retire gives back what the next reserve would, and keeps the source") {
+  auto cache = s2(40, with_fences());
+  hs::SequenceHandle const s = start(cache, ids(9));
+  hs::StateHandle const working = cache.states(s).back().state;
+  CHECK(cache.states(s).size() == 3);
+  cache.retire(s);
+  CHECK(cache.states(s).size() == 1);
+  CHECK(cache.source(s) == working);
+  CHECK(cache.usage().pool[0].fenced == 6);
+  CHECK(cache.check_invariants() == "");
+  cache.complete(cache.current_step());
+  CHECK(cache.usage().pool[0].fenced == 0);
+  cache.retire(s);  // nothing more to give back
+  REQUIRE(cache.reserve(s, 1));
+  CHECK(cache.source(s) == working);
+  CHECK(cache.states(s).back().state == working);  // private: it goes on in place
+  CHECK(cache.check_invariants() == "");
+}

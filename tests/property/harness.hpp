@@ -356,6 +356,13 @@ class Harness {
     int const s = pick(Status::active);
     if (s < 0) return;
     Live& l = live_[z(s)];
+    if (l.reserved == 0 && random_.chance(10)) {
+      doing_ = "retire";
+      cache_.retire(handle(s));
+      model_.retire(s);
+      verify(handle(s));
+      return;
+    }
     if (l.reserved == 0) reserve(s);
     if (!wrong_.empty() || l.reserved == 0) return;
     Units const dice = random_.below(100);

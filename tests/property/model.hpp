@@ -395,10 +395,11 @@ class Model {
           blocks * shape_.attention_units + states * (shape_.state_units + private_slots);
     if (!fits(want, extra)) {
       if (running() != 1 || !fits(need(blocks, states, nullptr, hs::SlabUse::active), extra)) {
+        // What the retry gives back behind its fence counts as such.
+        hs::Refusal const why = shortage(want).first;
         for (std::size_t i = retired.size(); i-- > 0;) reference(false, retired[i]);
         s.fresh = 0;
-        auto const [why, pool] = shortage(want);
-        return fail(why, pool, want, available());
+        return fail(why, shortage(want).second, want, available());
       }
       drop_cached();
     }
@@ -497,6 +498,21 @@ class Model {
     s.copied_from = s.copied_to = -1;
   }
 
+  /// What the next reserve would give back first, now.
+  void retire(int seq) {
+    Sequence& s = sequences_[z(seq)];
+    for (bool const discoverable : {true, false})
+      for (std::size_t i = s.states.size(); i-- > 1;) {
+        auto const it = states_.find(s.states[i - 1].state);
+        if (it == states_.end() || (it->second.node != nullptr) != discoverable) continue;
+        if (it->second.references > 0) dereference(false, it->first);
+      }
+    if (s.states.size() > 1) s.states.erase(s.states.begin(), s.states.end() - 1);
+    if (s.copied_from >= 0) dereference(true, s.copied_from);
+    s.copied_from = s.copied_to = -1;
+    s.fresh = 0;
+  }
+
   void preempt(int seq) {
     ++counters.preemptions;
     leave(seq);
@@ -556,7 +572,7 @@ class Model {
   }
   Units keyless(int pool) const {
     Units n = 0;
-    for (int u : list_[pool]) n += unit_[pool][z(u)].owner == Owner::none ? 1 : 0;
+    for (int u : list_[pool]) n += unit_[pool][z(u)].owner == Owner::none ? 1U : 0U;
     return n;
   }
   /// Units neither listed nor held by something referenced.
@@ -564,8 +580,8 @@ class Model {
     Units n = 0;
     for (Units u = 0; u < shape_.units[pool]; ++u) {
       Unit const& x = unit_[pool][u];
-      if (x.owner == Owner::attention) n += blocks_.at(x.handle).fenced ? 1 : 0;
-      if (x.owner == Owner::state) n += states_.at(x.handle).fenced ? 1 : 0;
+      if (x.owner == Owner::attention) n += blocks_.at(x.handle).fenced ? 1U : 0U;
+      if (x.owner == Owner::state) n += states_.at(x.handle).fenced ? 1U : 0U;
       if (x.owner == Owner::slab) {
         bool any = false, referenced = false;
         for (int s : slabs_.at(static_cast<int>(u)))
@@ -676,7 +692,7 @@ class Model {
       if (r) collect(*r, keep, all);
     if (all.empty()) return false;
     std::sort(all.begin(), all.end(),
-                     [](const Node* a, const Node* b) { return a->touched < b->touched; });
+              [](const Node* a, const Node* b) { return a->touched < b->touched; });
     std::uint64_t least = ~std::uint64_t{0};
     for (Node* n : all)
       if (n->entered && n->bared != stamp_) least = std::min(least, n->touched);
@@ -784,7 +800,7 @@ class Model {
     Sequence as_if;
     as_if.prompt = r.length;
     Units states = 1;
-    for (Tokens p = f.joint + 1; p < r.length; ++p) states += keeps(as_if, p) ? 1 : 0;
+    for (Tokens p = f.joint + 1; p < r.length; ++p) states += keeps(as_if, p) ? 1U : 0U;
     hs::PoolUnits n = need(ceil(r.length) - static_cast<Units>(blocks.size()),
                            std::min(states, most_states), checkpoint, hs::SlabUse::all);
     for (int b : blocks)

@@ -253,8 +253,6 @@ class JointCache {
     Units const states = inside + (in_place ? 0 : 1);
     Units const blocks = blocks_after - s.blocks + (s.copy_from ? 1 : 0);
 
-    s.old_blocks = s.blocks;
-    s.new_states = states;
     if (blocks != 0 || states != 0 || s.states > 1 || s.copied_from) {
       acting_ = s.requester;
       Demand const demand{blocks, states, {}};
@@ -265,10 +263,11 @@ class JointCache {
       if (!fits(most, extra) && !make_room_alone(demand, extra)) {
         bool const behind_fence = waits_for_fence(most);  // counting what the retry will give back
         unretire(seq, s);
-        s.new_states = 0;
         return fail(shortage(most, behind_fence), s);
       }
       finish_retire(seq, s);
+      s.old_blocks = s.blocks;
+      s.new_states = states;
       PoolUnits const need = organization_.need(demand);
       View view{*this};
       for (int pool = 0; pool < pools; ++pool) order_.make_keyless(view, pool, need[pool]);
@@ -285,6 +284,8 @@ class JointCache {
         row_states(seq)[s.states++] = {take_state(s), boundary};
       }
     } else {
+      s.old_blocks = s.blocks;
+      s.new_states = 0;
       s.first_target = s.states - 1;
       row_states(seq)[s.states - 1].boundary = end;
     }
@@ -329,6 +330,7 @@ class JointCache {
     Units slots = 0;
     static_cast<void>(retire(seq, s, slots));
     finish_retire(seq, s);
+    s.new_states = s.first_target = 0;  // one state is left: the source of what comes next
   }
 
   /// Undoes the last reserve, only while the device has not run it. Cached objects that the reserve

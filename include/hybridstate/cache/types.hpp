@@ -75,7 +75,7 @@ enum class Refusal : std::uint8_t {
   none,
   never_fits,    ///< larger than the pool can hold even alone
   wait_units,    ///< not enough available units, or the gate says wait
-  wait_pending,  ///< the deepest joint boundary was published in this very step
+  wait_pending,  ///< J was published in this very step, or no more copies fit into it
   wait_fence,    ///< enough units once a fence completes
   sequences,     ///< all sequence slots are in use
   too_long,      ///< longer than max_sequence_tokens

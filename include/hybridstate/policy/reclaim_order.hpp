@@ -92,7 +92,7 @@ struct PaperOrder {
 };
 
 /// Least recently used with path safety: an unreferenced attention unit does not go while a live
-/// state at or below its node needs it, so no checkpoint is ever orphaned. Victims are whole
+/// state at or below its node needs it, so reclaiming never orphans a checkpoint. Victims are whole
 /// objects, oldest release first; a duplicate on a node may go while another unit stays.
 class PathSafeLru {
  public:
