@@ -165,7 +165,7 @@ Placement placement_of(const std::string& text) {
   if (text == "dense") return {};
   if (text == "last") return {PlacementKind::last_only, 1};
   std::uint32_t k = 0;
-  if (text.rfind("every:", 0) == 0) {
+  if (text.starts_with("every:")) {
     auto const [end, error] = std::from_chars(text.data() + 6, text.data() + text.size(), k);
     if (error == std::errc{} && end == text.data() + text.size() && k > 0)
       return {PlacementKind::every_kth, k};

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "executor/step_plan.hpp"
@@ -51,8 +52,8 @@ StepLaw estimate_step_law(std::string name, const Roofline& roofline);
 /// The paper's device as a law: no device at all.
 class SimulatedExecutor {
  public:
-  SimulatedExecutor(const StepLaw& law, std::int64_t scale_thousandths)
-      : law_(law), scale_(scale_thousandths) {}
+  SimulatedExecutor(StepLaw law, std::int64_t scale_thousandths)
+      : law_(std::move(law)), scale_(scale_thousandths) {}
 
   std::int64_t run(const StepPlan& plan) const noexcept {
     auto const p = static_cast<std::int64_t>(plan.prefill_tokens + plan.copied_tokens);

@@ -238,11 +238,11 @@ void read_recurrent_sizes(Fields& fields, FalconH1Config& config) {
 std::optional<Dtype> as_dtype(const Fields& fields, const char* name, const Json* value) {
   if (value == nullptr) return std::nullopt;
   std::string word = value->is_string() ? value->get<std::string>() : std::string();
-  if (word.rfind("torch.", 0) == 0) word.erase(0, 6);
+  if (word.starts_with("torch.")) word.erase(0, 6);
   if (word == "bfloat16") return Dtype::bf16;
   if (word == "float16" || word == "half") return Dtype::f16;
   if (word == "float32" || word == "float") return Dtype::f32;
-  fields.fail(name, "is {}, but it must be \"bfloat16\", \"float16\" or \"float32\"",
+  fields.fail(name, R"(is {}, but it must be "bfloat16", "float16" or "float32")",
               shown_value(*value));
 }
 

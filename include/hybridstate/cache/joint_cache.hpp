@@ -33,8 +33,8 @@ template <memory_organization Organization, reclaim_order_base ReclaimOrder = Pa
           cache_observer Observer = NullObserver>
 class JointCache {
  public:
-  using organization_type = Organization;
-  using order_type = ReclaimOrder;
+  using OrganizationType = Organization;
+  using OrderType = ReclaimOrder;
   static constexpr int pools = Organization::pools;
 
   JointCache(Organization organization, CacheOptions options = {}, ReclaimOrder order = {},
@@ -44,7 +44,7 @@ class JointCache {
         order_(std::move(order)),
         observer_(std::move(observer)) {
     if (auto sentence = problem(organization_, options); !sentence.empty())
-      fail_configuration(std::move(sentence));
+      fail_configuration(sentence);
     build();
   }
 

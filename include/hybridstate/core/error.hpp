@@ -27,7 +27,7 @@ class ConfigurationError : public std::invalid_argument {
 
 /// Throws ConfigurationError; without exceptions prints the sentence and ends the process. Code
 /// built with -fno-exceptions calls the `create` functions, which return a Result instead.
-[[noreturn]] inline void fail_configuration(std::string sentence) {
+[[noreturn]] inline void fail_configuration(const std::string& sentence) {
 #if HYBRIDSTATE_EXCEPTIONS
   throw ConfigurationError(sentence);
 #else

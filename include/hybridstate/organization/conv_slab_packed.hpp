@@ -6,7 +6,7 @@
 #include <hybridstate/core/array.hpp>
 #include <hybridstate/geometry/layout.hpp>
 #include <hybridstate/organization/concept.hpp>
-#include <hybridstate/organization/detail.hpp>
+#include <hybridstate/organization/pooled.hpp>
 #include <hybridstate/pool/slot_slab.hpp>
 
 HYBRIDSTATE_NAMESPACE_BEGIN
@@ -16,21 +16,18 @@ HYBRIDSTATE_NAMESPACE_BEGIN
 /// with a slot in it. A convolution state wider than a page has no slots: it takes dedicated pages,
 /// as in S1.
 template <state_layout Layout = StateLayout>
-class ConvSlabPacked {
+class ConvSlabPacked : public detail::PooledOrganization<Layout, 1> {
+  using Base = detail::PooledOrganization<Layout, 1>;
+
  public:
-  static constexpr int pools = 1;
-  static constexpr int attention_pool = 0;
-  static constexpr int state_pool = 0;
+  using Base::pool;
   static constexpr bool whole_composites = false;
   static constexpr const char* short_name = "S2";
 
-  ConvSlabPacked(Layout layout, Units units) : layout_(layout) {
-    if (auto sentence = problem(layout, units); !sentence.empty())
-      fail_configuration(std::move(sentence));
-    pool_ = UnitPool(units);
-    blocks_ = detail::UnitRows(units, layout.attention_groups());
-    dedicated_ = layout.slots_per_slab() == 0 ? layout.conv_pages() : 0;
-    states_ = detail::UnitRows(units, pages_per_group() * layout.recurrent_groups());
+  ConvSlabPacked(Layout layout, Units units)
+      : Base(problem(layout, units), layout, {{units, 0}},
+             (layout.members() + dedicated_pages(layout)) * layout.recurrent_groups()),
+        dedicated_(dedicated_pages(layout)) {
     if (dedicated_ > 0) return;
     slots_per_state_ = layout.recurrent_groups();
     slabs_ = SlotSlab(units, layout.slots_per_slab());
@@ -46,22 +43,8 @@ class ConvSlabPacked {
     return detail::pool_problem("ConvSlabPacked", "shared", units, layout.slots_per_slab());
   }
 
-  const Layout& layout() const noexcept { return layout_; }
-  Tokens block_tokens() const noexcept { return layout_.block_tokens(); }
-  Tokens checkpoint_tokens() const noexcept { return layout_.checkpoint_tokens(); }
   Bytes unit_bytes(int) const noexcept { return layout_.page_bytes(); }
-  Bytes attention_payload_bytes_per_token() const noexcept {
-    return layout_.kv_bytes_per_token() * layout_.attention_groups();
-  }
-  Bytes state_payload_bytes() const noexcept {
-    return layout_.composite_bytes() * layout_.recurrent_groups();
-  }
-
-  UnitPool& pool(int) noexcept { return pool_; }
-  const UnitPool& pool(int) const noexcept { return pool_; }
   const SlotSlab& slabs() const noexcept { return slabs_; }
-  Units max_attention_blocks() const noexcept { return pool_.capacity(); }
-  Units max_states() const noexcept { return pool_.capacity(); }
 
   /// Members, plus one unit for each idle slab that would be used and each new slab, after the free
   /// slots of active slabs; the adopted state's slabs count as active.
@@ -81,16 +64,11 @@ class ConvSlabPacked {
     return {{units + ceil_div<Units>(slots, slabs_.slots()), 0}};
   }
 
-  template <class BeforeReassign>
-  AttentionHandle take_attention(BeforeReassign&& before_reassign) noexcept {
-    return {blocks_.take(pool_, 0, UnitOwner::attention, before_reassign)};
-  }
-
   /// Slots first, then members. A new slab page may come off the list like any unit; an idle slab
   /// with room leaves the list and loses nothing.
   template <class BeforeReassign>
   StateHandle take_state(BeforeReassign&& before_reassign) noexcept {
-    if (need({0, 1, {}})[0] > pool_.available()) return {};
+    if (need({0, 1, {}})[0] > pool().available()) return {};
     // The handle is the first member's unit, which is not taken yet: slots are claimed under a
     // placeholder and renamed once the members are there.
     for (std::uint32_t g = 0; g < slots_per_state_; ++g) {
@@ -98,8 +76,8 @@ class ConvSlabPacked {
       claimed_[g] = slab.value * static_cast<std::int32_t>(slabs_.slots()) +
                     static_cast<std::int32_t>(slabs_.take(slab, placeholder));
     }
-    StateHandle const s{states_.take(pool_, 0, UnitOwner::state, before_reassign)};
-    HYBRIDSTATE_EXPECT(s, "need() covers every unit of a state", pool_.available(),
+    StateHandle const s{states_.take(pool(), 0, UnitOwner::state, before_reassign)};
+    HYBRIDSTATE_EXPECT(s, "need() covers every unit of a state", pool().available(),
                        slots_per_state_);
     for (std::uint32_t g = 0; g < slots_per_state_; ++g) {
       slabs_.rename(slab_of(claimed_[g]), slot_of(claimed_[g]), s);
@@ -108,30 +86,22 @@ class ConvSlabPacked {
     return s;
   }
 
-  void give_back(AttentionHandle a) noexcept { blocks_.give_back(pool_, a.value); }
+  using Base::give_back;
 
   /// Calls `freed(carrier, empty)` for every slot; a slab that became empty is no slab any more but
   /// a keyless unit at the front.
   template <class CarrierFreed>
   void give_back(StateHandle s, CarrierFreed&& freed) noexcept {
-    states_.give_back(pool_, s.value);
+    states_.give_back(pool(), s.value);
     for (std::uint32_t g = 0; g < slots_per_state_; ++g) {
       UnitIndex const slab = slab_of(line(s, g));
       bool const empty = slabs_.give_back(slab, slot_of(line(s, g)));
-      if (empty) pool_.release_keyless(slab);
+      if (empty) pool().release_keyless(slab);
       freed(CarrierHandle{slab.value}, empty);
       line(s, g) = -1;
     }
   }
 
-  template <class F>
-  void for_each_own_unit(AttentionHandle a, F&& f) const noexcept {
-    for (std::uint32_t g = 0; g < blocks_.width(); ++g) f(0, blocks_.at(a.value, g));
-  }
-  template <class F>
-  void for_each_own_unit(StateHandle s, F&& f) const noexcept {
-    for (std::uint32_t i = 0; i < states_.width(); ++i) f(0, states_.at(s.value, i));
-  }
   template <class F>
   void for_each_carrier(StateHandle s, F&& f) const noexcept {
     for (std::uint32_t g = 0; g < slots_per_state_; ++g)
@@ -149,15 +119,10 @@ class ConvSlabPacked {
     slabs_.set_active(UnitIndex{c.value}, active);
   }
 
-  std::int64_t attention_unit(AttentionHandle a, int group) const noexcept {
-    return a ? blocks_.at(a.value, static_cast<std::uint32_t>(group)).value : -1;
-  }
   std::int64_t ssm_page(StateHandle s, int group, int member) const noexcept {
-    if (!s || member < 0 || static_cast<std::uint32_t>(member) >= layout_.members()) return -1;
-    return states_
-        .at(s.value, static_cast<std::uint32_t>(group) * pages_per_group() + dedicated_ +
-                         static_cast<std::uint32_t>(member))
-        .value;
+    if (member < 0 || static_cast<std::uint32_t>(member) >= layout_.members()) return -1;
+    return this->state_unit(s, group, pages_per_group(),
+                            dedicated_ + static_cast<std::uint32_t>(member));
   }
   /// slots_per_slab * page + slot (paper section 3.4, (X2)); without slots the first dedicated
   /// page.
@@ -167,11 +132,8 @@ class ConvSlabPacked {
   }
   /// A dedicated convolution page; absent where the state sits in a slot.
   std::int64_t conv_page(StateHandle s, int group, int part) const noexcept {
-    if (!s || part < 0 || static_cast<std::uint32_t>(part) >= dedicated_) return -1;
-    return states_
-        .at(s.value, static_cast<std::uint32_t>(group) * pages_per_group() +
-                         static_cast<std::uint32_t>(part))
-        .value;
+    if (part < 0 || static_cast<std::uint32_t>(part) >= dedicated_) return -1;
+    return this->state_unit(s, group, pages_per_group(), static_cast<std::uint32_t>(part));
   }
   RowAddress ssm_address() const noexcept { return {0, unit_bytes(0)}; }
   RowAddress conv_address() const noexcept {
@@ -183,8 +145,19 @@ class ConvSlabPacked {
   }
 
  private:
+  using Base::blocks_;
+  using Base::layout_;
+  using Base::states_;
+
+  UnitPool& pool() noexcept { return this->pools_[0]; }
+  const UnitPool& pool() const noexcept { return this->pools_[0]; }
+  static Units dedicated_pages(const Layout& layout) noexcept {
+    return layout.slots_per_slab() == 0 ? layout.conv_pages() : 0;
+  }
+
   static constexpr StateHandle placeholder{0x7fffffff};
 
+  /// Dedicated convolution pages if any, then SSM members.
   Units pages_per_group() const noexcept { return layout_.members() + dedicated_; }
 
   UnitIndex slab_of(std::int32_t l) const noexcept {
@@ -222,21 +195,17 @@ class ConvSlabPacked {
   UnitIndex slab_with_room(BeforeReassign& before_reassign) noexcept {
     if (UnitIndex const u = slabs_.first_active_with_room()) return u;
     if (UnitIndex const u = slabs_.first_idle_with_room()) {
-      if (pool_.listed(u)) pool_.unlist(u);
+      if (pool().listed(u)) pool().unlist(u);
       slabs_.set_active(u, true);
       return u;
     }
-    UnitIndex const u = pool_.take_front();
-    if (pool_.owner(u) != UnitOwner::none) before_reassign(0, u);
-    pool_.assign(u, UnitOwner::carrier, u.value);
+    UnitIndex const u = pool().take_front();
+    if (pool().owner(u) != UnitOwner::none) before_reassign(0, u);
+    pool().assign(u, UnitOwner::carrier, u.value);
     slabs_.create(u);
     return u;
   }
 
-  [[no_unique_address]] Layout layout_;
-  UnitPool pool_;
-  detail::UnitRows blocks_;
-  detail::UnitRows states_;  ///< per group: dedicated convolution pages if any, then SSM members
   SlotSlab slabs_;
   Units dedicated_ = 0;  ///< convolution pages per group when slots do not fit
   Units slots_per_state_ = 0;

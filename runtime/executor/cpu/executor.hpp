@@ -37,7 +37,7 @@ enum class StepTime : std::uint8_t {
 template <joint_cache Cache, class Witness = NullWitness>
 class CpuExecutor {
  public:
-  using Organization = typename Cache::organization_type;
+  using Organization = typename Cache::OrganizationType;
 
   CpuExecutor(const Cache& cache, ModelTensors model, const ForwardOptions& options,
               TokenContent& content, const SamplingOptions& sampling, StepTime time,

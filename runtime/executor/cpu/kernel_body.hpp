@@ -47,11 +47,11 @@ HYBRIDSTATE_CPU_INLINE H narrow(U u) { return static_cast<H>(u); }
 HYBRIDSTATE_CPU_INLINE F broadcast(float f) { return f; }
 HYBRIDSTATE_CPU_INLINE F fused_piece(F a, F b, F c) { return numeric::fused(a, b, c); }
 #else
-typedef float F __attribute__((vector_size(4 * HYBRIDSTATE_CPU_WIDTH)));
-typedef std::uint32_t U __attribute__((vector_size(4 * HYBRIDSTATE_CPU_WIDTH)));
-typedef std::uint16_t H __attribute__((vector_size(2 * HYBRIDSTATE_CPU_WIDTH)));
-typedef float F8 __attribute__((vector_size(32)));
-typedef float F4 __attribute__((vector_size(16)));
+using F = float __attribute__((vector_size(4 * HYBRIDSTATE_CPU_WIDTH)));
+using U = std::uint32_t __attribute__((vector_size(4 * HYBRIDSTATE_CPU_WIDTH)));
+using H = std::uint16_t __attribute__((vector_size(2 * HYBRIDSTATE_CPU_WIDTH)));
+using F8 = float __attribute__((vector_size(32)));
+using F4 = float __attribute__((vector_size(16)));
 HYBRIDSTATE_CPU_INLINE U as_bits(F f) { return (U)f; }
 HYBRIDSTATE_CPU_INLINE F as_float(U u) { return (F)u; }
 HYBRIDSTATE_CPU_INLINE U widen(H h) { return __builtin_convertvector(h, U); }
@@ -71,6 +71,7 @@ struct VU {
   U p[pieces];
 };
 
+// NOLINTBEGIN(modernize-loop-convert): the unroll pragma wants counted loops
 HYBRIDSTATE_CPU_INLINE V zero() {
   V v;
   HYBRIDSTATE_CPU_UNROLL
@@ -887,6 +888,7 @@ constexpr Kernels table(const char* name) {
 }
 
 }  // namespace
+// NOLINTEND(modernize-loop-convert)
 }  // namespace hybridstate::runtime::cpu::HYBRIDSTATE_CPU_ISA
 
 #undef HYBRIDSTATE_CPU_INLINE
