@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// The body of a simulated run, instantiated once per organization, each in its own file.
+// The body of a run, simulated or on the CPU, instantiated once per organization in its own file.
 
 #include <algorithm>
 #include <cmath>

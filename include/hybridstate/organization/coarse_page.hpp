@@ -17,8 +17,6 @@ class CoarsePage : public detail::CompositeOrganization<Layout, 1> {
   using Base = detail::CompositeOrganization<Layout, 1>;
 
  public:
-  static constexpr const char* short_name = "S0";
-
   CoarsePage(Layout layout, Units units) : Base(problem(layout, units), layout, {{units, 0}}) {}
   static Result<CoarsePage> create(Layout layout, Units units) {
     if (auto sentence = problem(layout, units); !sentence.empty())

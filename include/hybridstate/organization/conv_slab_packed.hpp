@@ -22,7 +22,6 @@ class ConvSlabPacked : public detail::PooledOrganization<Layout, 1> {
  public:
   using Base::pool;
   static constexpr bool whole_composites = false;
-  static constexpr const char* short_name = "S2";
 
   ConvSlabPacked(Layout layout, Units units)
       : Base(problem(layout, units), layout, {{units, 0}},

@@ -22,8 +22,6 @@ class NativeDualPool : public detail::CompositeOrganization<Layout, 2> {
   using Base = detail::CompositeOrganization<Layout, 2>;
 
  public:
-  static constexpr const char* short_name = "D0";
-
   /// The native grid of the layout (16 tokens; the recurrent interval).
   NativeDualPool(Layout layout, PoolUnits units)
       : NativeDualPool(layout, units,

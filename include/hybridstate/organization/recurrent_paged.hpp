@@ -17,7 +17,6 @@ class RecurrentPaged : public detail::PooledOrganization<Layout, 1> {
 
  public:
   static constexpr bool whole_composites = false;
-  static constexpr const char* short_name = "S1";
 
   RecurrentPaged(Layout layout, Units units)
       : Base(problem(layout, units), layout, {{units, 0}},
