@@ -71,6 +71,31 @@ TEST_CASE("a prompt of one token is served and leaves nothing") {
   CHECK(cache.lookup(prompt(none)).joint == 0);
 }
 
+TEST_CASE("a match adopts its own blocks, whatever was looked up since") {
+  hs::JointCache cache(hs::CoarsePage<>(small_layout(), 40));
+  Ids const left = ids(17);
+  Ids const right = ids(17, 100);
+  serve(cache, left);
+  serve(cache, right);
+  cache.begin_step();
+  hs::Match const first = cache.lookup(prompt(left));
+  hs::Match const second = cache.lookup(prompt(right));
+  REQUIRE(first.joint == 16);
+  REQUIRE(second.joint == 16);
+  hs::Admission const a = cache.admit(prompt(left), {1, 0}, hs::FixedHeadroom{}, &first);
+  REQUIRE(a);
+  hs::Admission const b = cache.admit(prompt(right), {2, 0}, hs::FixedHeadroom{}, &second);
+  REQUIRE(b);
+  CHECK(cache.check_invariants() == "");
+  hs::Admission const again = cache.admit(prompt(left), {3, 0});
+  REQUIRE(again);
+  REQUIRE(cache.blocks(again.sequence).size() == 4);
+  for (std::size_t i = 0; i < 4; ++i) {
+    CHECK(cache.blocks(a.sequence)[i] == cache.blocks(again.sequence)[i]);
+    CHECK(cache.blocks(a.sequence)[i] != cache.blocks(b.sequence)[i]);
+  }
+}
+
 TEST_CASE("a prompt equal to a cached prefix still computes its last token") {
   auto cache = s1(40);
   serve(cache, ids(8));

@@ -155,48 +155,49 @@ class JointCache {
         index_.identity() == BlockIdentity::tokens ? prompt.tokens.data() : nullptr;
     BlockKey const* const keys = prompt.keys.empty() ? nullptr : prompt.keys.data();
     Step const now = step_;
-    Tokens end = 0;
-    Tokens raw = 0;
-    Tokens joint = 0;
-    Tokens recurrent = 0;
+    m.path = ++path_;
+    AttentionHandle* const path = path_blocks_.data();
+    Units const most = row_blocks_;
     Units idle = 0;
-    NodeIndex tip;
     bool contiguous = true;
     bool settled = true;
-    auto const settle_at_tip = [&] {
-      m.settled = raw;
+    auto const settle_above = [&](const PrefixNode& node) {
+      m.settled = (node.depth - 1) * block;
       m.settled_idle = idle;
-      m.raw_node = tip;
+      if (node.depth > 1) m.raw_node = {node.parent};
+      settled = false;
     };
-    index_.descend(at, blocks, keys, tokens, [&](NodeIndex n) HYBRIDSTATE_INLINE_LAMBDA {
-      PrefixNode const& node = index_[n];
-      end += block;
-      if (contiguous && node.oldest_unit >= 0) [[likely]] {
-        Object const& o = blocks_[node.oldest_unit];
-        if (o.published == now && settled) [[unlikely]] {
-          settle_at_tip();
-          settled = false;
-        }
-        raw = end;
-        tip = n;
-        idle += o.references == 0 && !o.fenced ? 1U : 0U;
-      } else {
-        contiguous = false;
-      }
-      if (node.oldest_state >= 0 && end <= last) {
-        recurrent = end;
-        if (contiguous) {
-          joint = end;
-          m.joint_idle = idle;
-          m.joint_node = n;
-          m.pending = !settled || pending(states_[node.oldest_state].published);
-        }
-      }
-    });
-    if (settled) settle_at_tip();
-    m.raw = raw;
-    m.joint = joint;
-    m.recurrent = recurrent;
+    NodeIndex const deepest =
+        index_.descend(at, blocks, keys, tokens, [&](NodeIndex n) HYBRIDSTATE_INLINE_LAMBDA {
+          PrefixNode const& node = index_[n];
+          if (node.oldest_unit >= 0 && contiguous) [[likely]] {
+            Object const& o = blocks_[node.oldest_unit];
+            if (o.published == now && settled) [[unlikely]]
+              settle_above(node);
+            idle += o.idle() ? 1U : 0U;
+            if (node.depth <= most) path[node.depth - 1] = {node.oldest_unit};
+          } else if (contiguous) {
+            if (settled) settle_above(node);
+            m.raw = (node.depth - 1) * block;
+            contiguous = false;
+          }
+          if (node.oldest_state >= 0) [[unlikely]] {
+            Tokens const end = node.depth * block;
+            if (end > last) return;
+            m.recurrent = end;
+            if (!contiguous) return;
+            m.joint = end;
+            m.joint_idle = idle;
+            m.joint_node = n;
+            m.pending = !settled || pending(states_[node.oldest_state].published);
+          }
+        });
+    if (contiguous) m.raw = index_[deepest].depth * block;
+    if (settled) {
+      m.settled = m.raw;
+      m.settled_idle = idle;
+      if (m.raw > 0) m.raw_node = deepest;
+    }
     m.attention = std::min(m.raw, last) / grid * grid;
     if (m.recurrent > m.joint)
       m.reason = MissReason::attention;
@@ -602,6 +603,9 @@ class JointCache {
     bool fenced = false;  ///< unreferenced, its step not complete
     Tokens filled = 0;    ///< committed tokens of an attention block
     Step published = 0;
+
+    /// Neither referenced nor fenced.
+    bool idle() const noexcept { return (references | static_cast<std::uint32_t>(fenced)) == 0; }
   };
 
   struct Sequence {
@@ -686,6 +690,7 @@ class JointCache {
     if (options_.max_sequence_tokens != 0)
       width = std::min(width, ceil_div(options_.max_sequence_tokens, block_tokens()));
     row_blocks_ = width;
+    path_blocks_ = FixedArray<AttentionHandle>(width);
     std::uint64_t const longest = std::uint64_t{width} * block_tokens();
     row_states_ = static_cast<std::uint32_t>(
         std::min<std::uint64_t>(longest / checkpoint_tokens() + 3, std::uint64_t{states} + 1));
@@ -1312,11 +1317,14 @@ class JointCache {
     s.tip = m.joint > 0 ? m.joint_node : root;
     hold(s.tip);
     AttentionHandle* const row = row_blocks(seq);
-    NodeIndex n = adopted_tip(m);
-    for (Units i = adopted; i > 0; --i, n = {index_[n].parent}) {
-      row[i - 1] = AttentionHandle{index_[n].oldest_unit};
-      reference(row[i - 1]);
+    if (m.path == path_) {
+      std::copy_n(path_blocks_.data(), adopted, row);
+    } else {  // another lookup came between: up the chain of parents, one dependent load a block
+      NodeIndex n = adopted_tip(m);
+      for (Units i = adopted; i > 0; --i, n = {index_[n].parent})
+        row[i - 1] = AttentionHandle{index_[n].oldest_unit};
     }
+    for (Units i = 0; i < adopted; ++i) reference(row[i]);
     if (StateHandle const checkpoint = this->checkpoint(m)) {
       reference(checkpoint);
       row_states(seq)[s.states++] = {checkpoint, m.joint};
@@ -1503,6 +1511,10 @@ class JointCache {
   FixedArray<SequenceHandle> free_sequences_;
   std::uint32_t free_sequence_count_ = 0;
   Units row_blocks_ = 0;
+  // The attention blocks that the last lookup passed, so that the admission that follows it finds
+  // them without walking the tree again. A memo, not state: nothing that is observable.
+  mutable FixedArray<AttentionHandle> path_blocks_;
+  mutable std::uint64_t path_ = 0;
   std::uint32_t row_states_ = 0;
   std::uint32_t active_ = 0;
   FixedArray<BlockCopy> copy_list_;

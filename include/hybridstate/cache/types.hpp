@@ -69,6 +69,7 @@ struct Match {
   Units joint_idle = 0;       ///< of the blocks up to J, those that no sequence references
   Units settled_idle = 0;     ///< the same up to raw_node
   std::uint64_t version = 0;  ///< of the cache; a match of an older version is looked up again
+  std::uint64_t path = 0;     ///< which lookup made it; the cache remembers the blocks of the last
 };
 
 enum class Refusal : std::uint8_t {

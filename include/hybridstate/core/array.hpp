@@ -10,8 +10,9 @@ HYBRIDSTATE_NAMESPACE_BEGIN
 
 namespace detail {
 
-/// Asks for the cache line of `p`, which may be any address.
-inline void prefetch([[maybe_unused]] const void* p) noexcept {
+/// Asks for the cache line of `p`, which may be any address. Always inlined: as a function without
+/// effects a compiler may drop the call.
+HYBRIDSTATE_INLINE void prefetch([[maybe_unused]] const void* p) noexcept {
 #if defined(__GNUC__)
   __builtin_prefetch(p);
 #endif

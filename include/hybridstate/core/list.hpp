@@ -54,9 +54,12 @@ class IndexLinks {
 
   HYBRIDSTATE_INLINE void unlink(List& list, std::int32_t i) noexcept {
     HYBRIDSTATE_EXPECT(linked(i), "only a linked index can be unlinked", i, list.size);
-    Link const l = links_[i];
-    (l.previous == end ? list.head : links_[l.previous].next) = l.next;
-    (l.next == end ? list.tail : links_[l.next].previous) = l.previous;
+    // Two loads, not one of a whole Link: when neighbours leave one after the other, one half of it
+    // was just written, and a load wider than the store before it would stall.
+    std::int32_t const next = links_[i].next;
+    std::int32_t const previous = links_[i].previous;
+    (previous == end ? list.head : links_[previous].next) = next;
+    (next == end ? list.tail : links_[next].previous) = previous;
     links_[i].next = unlinked;
     --list.size;
   }

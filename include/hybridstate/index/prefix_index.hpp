@@ -115,62 +115,25 @@ class PrefixIndex {
   }
 
   /// Walks down from `root` along `blocks` blocks and calls visit(node) for each that exists, until
-  /// one does not. With keys given (one a block) the walk asks for memory ahead of its steps, so
-  /// that their latencies overlap; without them (null) it hashes the tokens as it goes.
+  /// one does not; returns the last one, or `root`. With keys given (one a block) the walk asks for
+  /// memory ahead of its steps, so that their latencies overlap; without them (null) it hashes the
+  /// tokens as it goes.
   template <class Visit>
-  HYBRIDSTATE_INLINE void descend(NodeIndex root, std::uint32_t blocks, const BlockKey* keys,
-                                  const TokenId* tokens, Visit&& visit) const noexcept {
+  HYBRIDSTATE_INLINE NodeIndex descend(NodeIndex root, std::uint32_t blocks, const BlockKey* keys,
+                                       const TokenId* tokens, Visit&& visit) const noexcept {
     if (keys == nullptr) {
-      for (NodeIndex at = root; blocks > 0; --blocks, tokens += block_tokens_) {
-        at = find_child(at, {block_key({tokens, block_tokens_}), tokens});
-        if (!at) return;
-        visit(at);
+      NodeIndex at = root;
+      for (; blocks > 0; --blocks, tokens += block_tokens_) {
+        NodeIndex const next = find_child(at, {block_key({tokens, block_tokens_}), tokens});
+        if (!next) break;
+        visit(at = next);
       }
-      return;
+      return at;
     }
-    // Three stages, a run of blocks apart: fetch the buckets, fetch nodes and tokens, compare.
-    constexpr std::uint32_t run = 8;
-    constexpr std::uint32_t ring = 4 * run;
-    Tokens const stride = tokens != nullptr ? block_tokens_ : 0;
-    std::uint64_t paths[ring];
-    std::int32_t found[ring];  // in the first bucket of the path, almost always the node itself
-    std::uint64_t path = nodes_[root.at()].path;
-    std::uint32_t hashed = 0;
-    std::uint32_t fetched = 0;
-    auto const hash_until = [&](std::uint32_t end) {
-      for (end = end < blocks ? end : blocks; hashed < end; ++hashed) {
-        paths[hashed % ring] = path = path_to(path, keys[hashed]);
-        detail::prefetch(&buckets_[static_cast<std::uint32_t>(path) & mask_]);
-      }
-    };
-    auto const fetch_until = [&](std::uint32_t end) {
-      for (end = end < blocks ? end : blocks; fetched < end; ++fetched) {
-        std::int32_t const n =
-            buckets_[static_cast<std::uint32_t>(paths[fetched % ring]) & mask_].node;
-        found[fetched % ring] = n;
-        if (n < 0) continue;
-        detail::prefetch(&nodes_[n]);
-        if (tokens != nullptr) detail::prefetch(tokens_of(n));
-      }
-    };
-    hash_until(2 * run);
-    fetch_until(run);
-    std::int32_t at = root.value;
-    for (std::uint32_t i = 0; i < blocks;) {
-      hash_until(i + 3 * run);
-      fetch_until(i + 2 * run);
-      for (std::uint32_t const end = i + run < blocks ? i + run : blocks; i < end; ++i) {
-        std::int32_t const n = found[i % ring];
-        if (n < 0) return;
-        if (nodes_[n].key == keys[i] && nodes_[n].parent == at && same_block(n, tokens)) [[likely]]
-          at = n;
-        else
-          at = find_child(NodeIndex{at}, {keys[i], tokens}, paths[i % ring]).value;
-        if (at < 0) return;
-        visit(NodeIndex{at});
-        tokens += stride;
-      }
-    }
+    if (tokens == nullptr) return descend_keyed(root, blocks, keys, tokens, AnyTokens{0}, visit);
+    if (block_tokens_ == 16)
+      return descend_keyed(root, blocks, keys, tokens, SixteenTokens{}, visit);
+    return descend_keyed(root, blocks, keys, tokens, AnyTokens{block_tokens_}, visit);
   }
 
   /// The hash of a path one block longer.
@@ -269,6 +232,71 @@ class PrefixIndex {
   HYBRIDSTATE_INLINE bool same_block(std::int32_t n, const TokenId* tokens) const noexcept {
     return identity_ == BlockIdentity::trusted_id ||
            detail::equal_tokens(tokens_of(n), tokens, block_tokens_);
+  }
+
+  /// How the walk compares a kept block with the caller's: of any size, or of the native one, where
+  /// a loop and a multiplication would cost as much as the comparison.
+  struct AnyTokens {
+    std::size_t count;
+    bool equal(const TokenId* kept, const TokenId* tokens) const noexcept {
+      return count == 0 || detail::equal_tokens(kept, tokens, count);
+    }
+  };
+  struct SixteenTokens {
+    static constexpr std::size_t count = 16;
+    HYBRIDSTATE_INLINE bool equal(const TokenId* kept, const TokenId* tokens) const noexcept {
+      return detail::equal_tokens(kept, tokens, count);
+    }
+  };
+
+  /// Three stages, a run of blocks apart: fetch the buckets, fetch nodes and tokens, compare.
+  template <class Block, class Visit>
+  HYBRIDSTATE_INLINE NodeIndex descend_keyed(NodeIndex root, std::uint32_t blocks,
+                                             const BlockKey* keys, const TokenId* tokens,
+                                             Block block, Visit& visit) const noexcept {
+    constexpr std::uint32_t run = 8;
+    constexpr std::uint32_t ring = 4 * run;
+    PrefixNode const* const nodes = nodes_.data();
+    Bucket const* const buckets = buckets_.data();
+    TokenId const* const kept = tokens_.data();
+    std::uint32_t const mask = mask_;
+    std::uint64_t paths[ring];
+    std::int32_t found[ring];  // in the first bucket of the path, almost always the node itself
+    std::uint64_t path = nodes[root.at()].path;
+    std::int32_t at = root.value;
+    auto const until = [blocks](std::uint32_t end) { return end < blocks ? end : blocks; };
+    std::uint32_t hashed = 0;
+    std::uint32_t fetched = 0;
+    std::uint32_t compared = 0;
+    for (std::uint32_t lead = run;; lead += run) {
+      for (std::uint32_t const end = until(lead); hashed < end; ++hashed) {
+        paths[hashed % ring] = path = path_to(path, keys[hashed]);
+        detail::prefetch(&buckets[static_cast<std::uint32_t>(path) & mask]);
+      }
+      if (lead < 2 * run) continue;
+      for (std::uint32_t const end = until(lead - run); fetched < end; ++fetched) {
+        std::int32_t const n =
+            buckets[static_cast<std::uint32_t>(paths[fetched % ring]) & mask].node;
+        found[fetched % ring] = n;
+        if (n < 0) continue;
+        detail::prefetch(&nodes[n]);
+        detail::prefetch(kept + static_cast<std::size_t>(n) * block.count);
+      }
+      if (lead < 3 * run) continue;
+      for (std::uint32_t const end = until(lead - 2 * run); compared < end; ++compared) {
+        std::int32_t n = found[compared % ring];
+        if (n < 0) return {at};
+        if (nodes[n].parent != at || nodes[n].key != keys[compared] ||
+            !block.equal(kept + static_cast<std::size_t>(n) * block.count, tokens)) [[unlikely]] {
+          n = find_child(NodeIndex{at}, {keys[compared], tokens}, paths[compared % ring]).value;
+          if (n < 0) return {at};
+        }
+        at = n;
+        visit(NodeIndex{at});
+        tokens += block.count;
+      }
+      if (compared == blocks) return {at};
+    }
   }
 
   template <class Confirm>
