@@ -29,6 +29,8 @@ int compare(CompareOptions& options) {
       spec.arm = arm_option("--orgs", name);
       spec.order = choice.order;
       spec.reuse_beyond_joint |= choice.reuse_beyond_joint;
+      if (choice.retention && spec.retention.mode == RetentionMode::none)
+        spec.retention.mode = RetentionMode::holders;
       specs.push_back(spec);
     }
   }
@@ -62,7 +64,7 @@ void add_compare(CLI::App& app, Action& action) {
       ->capture_default_str();
   command
       ->add_option("--policy", options->policies,
-                   "reclaim orders: paper, path-safe; each may end in +reuse")
+                   "reclaim orders: paper, path-safe; +reuse and +retention may follow")
       ->delimiter(',')
       ->capture_default_str();
   command->add_flag("--no-references", options->no_references,

@@ -24,6 +24,8 @@ int run(RunOptions& options) {
   PolicyChoice const choice = parse_policy(options.policy);
   spec.order = choice.order;
   spec.reuse_beyond_joint |= choice.reuse_beyond_joint;
+  if (choice.retention && spec.retention.mode == RetentionMode::none)
+    spec.retention.mode = RetentionMode::holders;
   spec.arm = arm_option("--org", options.organization);
   Comparison comparison;
   comparison.model = setup.model_name;

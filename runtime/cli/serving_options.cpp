@@ -14,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string_view>
 #include <thread>
 
 #include "cli/command.hpp"
@@ -91,6 +92,21 @@ void ServingOptions::add_to(CLI::App& app) {
       ->capture_default_str();
   s->add_flag("--reuse-beyond-j", reuse_beyond_joint,
               "reference cached attention past the joint boundary instead of duplicating it");
+  s->add_option("--retention", retention,
+                "demanded checkpoints keep their reference while this runs: none, producer (the "
+                "sequence that computed them) or holders (every one that uses them)")
+      ->capture_default_str();
+  s->add_option("--retention-k", retention_distinct, "distinct requesters that make demand")
+      ->capture_default_str();
+  s->add_option("--retention-yield", retention_yield,
+                "give retained checkpoints up: never or before-preemption")
+      ->capture_default_str();
+  s->add_option("--pin", pin_distinct,
+                "pin a preempted request's rightmost checkpoint once K requesters asked for it; "
+                "0: off")
+      ->capture_default_str();
+  s->add_option("--protection-budget", protection_budget, "most of each pool under pins")
+      ->capture_default_str();
   s->add_option("--fences", fence_lag, "units wait until a step N steps later has run");
   s->add_option("--executor", executor, "simulated, or cpu: run the model in the folder --model")
       ->capture_default_str();
@@ -110,17 +126,26 @@ void ServingOptions::add_to(CLI::App& app) {
 
 PolicyChoice parse_policy(const std::string& text) {
   PolicyChoice choice;
-  std::string name = text;
-  if (std::size_t const plus = name.find("+reuse");
-      plus != std::string::npos && plus + 6 == name.size()) {
-    choice.reuse_beyond_joint = true;
-    name.resize(plus);
+  auto const unknown = [&] {
+    return UsageError(fmt::format(
+        "--policy {}: unknown; use paper or path-safe, with +reuse or +retention appended", text));
+  };
+  for (std::size_t at = 0, plus = 0; plus != std::string::npos; at = plus + 1) {
+    plus = text.find('+', at);
+    std::string_view const word = std::string_view(text).substr(at, plus - at);
+    if (at == 0) {
+      if (word == "path-safe")
+        choice.order = OrderPolicy::path_safe;
+      else if (word != "paper")
+        throw unknown();
+    } else if (word == "reuse") {
+      choice.reuse_beyond_joint = true;
+    } else if (word == "retention") {
+      choice.retention = true;
+    } else {
+      throw unknown();
+    }
   }
-  if (name == "path-safe")
-    choice.order = OrderPolicy::path_safe;
-  else if (name != "paper")
-    throw UsageError(fmt::format(
-        "--policy {}: unknown; use paper or path-safe, either with +reuse appended", text));
   return choice;
 }
 
@@ -172,6 +197,37 @@ Placement placement_of(const std::string& text) {
   }
   throw UsageError(
       fmt::format("--placement {}: use dense, every:K with K at least 1, or last", text));
+}
+
+Retention retention_of(const ServingOptions& options) {
+  Retention rule;
+  if (options.retention == "producer")
+    rule.mode = RetentionMode::producer;
+  else if (options.retention == "holders")
+    rule.mode = RetentionMode::holders;
+  else if (options.retention != "none")
+    throw UsageError(
+        fmt::format("--retention {}: use none, producer or holders", options.retention));
+  if (options.retention_yield == "before-preemption")
+    rule.yield = RetentionYield::before_preemption;
+  else if (options.retention_yield != "never")
+    throw UsageError(fmt::format("--retention-yield {}: use never or before-preemption",
+                                 options.retention_yield));
+  if (options.retention_distinct < 1 || options.retention_distinct > max_counted_requesters + 1)
+    throw UsageError(fmt::format("--retention-k {}: requesters are told apart from 1 to {}",
+                                 options.retention_distinct, max_counted_requesters + 1));
+  rule.distinct = options.retention_distinct;
+  return rule;
+}
+
+Pinning pinning_of(const ServingOptions& options) {
+  if (options.pin_distinct > max_counted_requesters + 1)
+    throw UsageError(fmt::format("--pin {}: use 0 (off) or a number of requesters from 1 to {}",
+                                 options.pin_distinct, max_counted_requesters + 1));
+  if (!(options.protection_budget >= 0) || options.protection_budget > 1)
+    throw UsageError(fmt::format("--protection-budget {}: must be a fraction from 0 to 1",
+                                 options.protection_budget));
+  return {options.pin_distinct, options.protection_budget};
 }
 
 SlabPosition slab_of(const std::string& text) {
@@ -273,6 +329,8 @@ ServingSetup prepare(ServingOptions& options, std::uint32_t default_seeds) {
   spec.slab_position = slab_of(options.slab);
   spec.placement = placement_of(options.placement);
   spec.reuse_beyond_joint = options.reuse_beyond_joint;
+  spec.retention = retention_of(options);
+  spec.pinning = pinning_of(options);
   spec.fences = options.fence_lag >= 0;
   spec.fence_lag = static_cast<std::uint32_t>(std::max(0, options.fence_lag));
 
@@ -290,6 +348,12 @@ ServingSetup prepare(ServingOptions& options, std::uint32_t default_seeds) {
   say(fmt::format("cap: {}", spec.cap));
   say(fmt::format("token budget: {}", spec.token_budget));
   say(fmt::format("headroom: {}", spec.headroom));
+  if (spec.retention.mode != RetentionMode::none)
+    say(fmt::format("retention: {}, K = {}, yield {}", options.retention, spec.retention.distinct,
+                    options.retention_yield));
+  if (spec.pinning.distinct > 0)
+    say(fmt::format("pinning: K = {}, at most {} of each pool", spec.pinning.distinct,
+                    spec.pinning.protection_budget));
   if (spec.placement.kind != PlacementKind::dense) say("placement: " + options.placement);
   return setup;
 }

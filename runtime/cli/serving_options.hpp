@@ -40,6 +40,11 @@ struct ServingOptions {
   std::string slab = "by-last-state";
   std::string placement = "dense";
   bool reuse_beyond_joint = false;
+  std::string retention = "none";
+  std::uint32_t retention_distinct = 2;
+  std::string retention_yield = "never";
+  std::uint32_t pin_distinct = 0;
+  double protection_budget = 0.10;
   int fence_lag = -1;  ///< -1: fences off
   std::string device = "a100-40gb";
   std::string executor = "simulated";
@@ -51,10 +56,12 @@ struct ServingOptions {
   void add_to(CLI::App& app);
 };
 
-/// One policy of "--policy": an order, with "+reuse" re-use of attention beyond J.
+/// One policy of "--policy": an order, and behind plus signs what is added to it: "reuse" (of
+/// attention beyond J), "retention" (holders').
 struct PolicyChoice {
   OrderPolicy order = OrderPolicy::paper;
   bool reuse_beyond_joint = false;
+  bool retention = false;
 };
 PolicyChoice parse_policy(const std::string& text);
 

@@ -254,6 +254,15 @@ std::vector<Field> run_fields(const RunResult& run) {
   count("cross_invalidations", run.cross_invalidations);
   count("reserve_failures", run.reserve_failures);
   add("pool_failures", run.pool_failures);
+  const auto count_if = [&](const char* name, const std::optional<std::uint64_t>& value) {
+    if (value) count(name, *value);
+  };
+  count_if("eligible_boundaries", run.eligible_boundaries);
+  count_if("retained_boundaries", run.retained_boundaries);
+  count_if("retained_yielded", run.retained_yielded);
+  count_if("pins", run.pins);
+  count_if("pins_over_budget", run.pins_over_budget);
+  count_if("pins_yielded", run.pins_yielded);
   number("mean_allocated_bytes", summary.allocated_mean);
   number("mean_payload_bytes", summary.payload_mean);
   number("stranded_fraction", summary.stranded_fraction);

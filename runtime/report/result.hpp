@@ -84,6 +84,10 @@ struct RunResult {
   std::uint64_t reserve_failures = 0;     ///< failed reserves, all pools
   std::vector<std::uint64_t>
       pool_failures;  ///< failed reserves and waits by the pool that was short
+  // With retention: boundaries that reached K requesters, that were kept, and that were given up.
+  std::optional<std::uint64_t> eligible_boundaries, retained_boundaries, retained_yielded;
+  // With pinning: boundaries pinned, refused by the protection budget, and given up.
+  std::optional<std::uint64_t> pins, pins_over_budget, pins_yielded;
 
   double allocated_bytes_mean = 0;  ///< step-weighted, per layer
   double payload_bytes_mean = 0;

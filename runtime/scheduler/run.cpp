@@ -61,6 +61,14 @@ std::string policy_name(const RunSpec& spec) {
   if (spec.placement.kind == PlacementKind::last_only) name += " + last boundary only";
   if (spec.slab_position == SlabPosition::front) name += " + slabs to front";
   if (spec.slab_position == SlabPosition::back) name += " + slabs to back";
+  if (spec.retention.mode != RetentionMode::none) {
+    name += fmt::format(" + {} retention (K = {})",
+                        spec.retention.mode == RetentionMode::producer ? "producer" : "holders'",
+                        spec.retention.distinct);
+    if (spec.retention.yield == RetentionYield::before_preemption)
+      name += " yielding before preemption";
+  }
+  if (spec.pinning.distinct > 0) name += fmt::format(" + pinning (K = {})", spec.pinning.distinct);
   if (spec.fences) name += fmt::format(" + fences (lag {})", spec.fence_lag);
   return name;
 }

@@ -8,6 +8,7 @@
 #include <hybridstate/geometry/layout.hpp>
 #include <hybridstate/policy/placement.hpp>
 #include <hybridstate/policy/reclaim_order.hpp>
+#include <hybridstate/policy/retention.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -68,6 +69,8 @@ struct RunSpec {
   SlabPosition slab_position = SlabPosition::by_last_state;
   Placement placement;
   bool reuse_beyond_joint = false;
+  Retention retention;
+  Pinning pinning;
   bool fences = false;
   std::uint32_t fence_lag = 0;
   bool keep_timeline = true;

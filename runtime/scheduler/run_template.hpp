@@ -173,6 +173,16 @@ RunResult serve(const RunSpec& spec, const Workload& workload, Cache& cache, Gat
   result.invalidated_attention = counters.lost_blocks;
   result.cross_invalidations = counters.cross_invalidations;
   result.reserve_failures = counters.failed_reserves;
+  if (spec.retention.mode != RetentionMode::none) {
+    result.eligible_boundaries = counters.eligible_boundaries;
+    result.retained_boundaries = counters.retained;
+    result.retained_yielded = counters.retained_yielded;
+  }
+  if (spec.pinning.distinct > 0) {
+    result.pins = counters.pins;
+    result.pins_over_budget = counters.pins_over_budget;
+    result.pins_yielded = counters.pins_yielded;
+  }
   for (int pool = 0; pool < Cache::pools; ++pool)
     result.pool_failures.push_back(totals.pool_failures[pool]);
   statistics.finish(result);
@@ -237,6 +247,8 @@ inline CacheOptions cache_options(const RunSpec& spec, const Workload& workload)
   options.key_bytes = 0;
   options.placement = spec.placement;
   options.reuse_beyond_joint = spec.reuse_beyond_joint;
+  options.retention = spec.retention;
+  options.pinning = spec.pinning;
   return options;
 }
 

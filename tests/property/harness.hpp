@@ -63,7 +63,8 @@ struct Setup {
 struct Seen {
   std::uint64_t operations = 0, adopted_tokens = 0, reused_tokens = 0, writes = 0, copies = 0,
                 cross = 0, in_place = 0, lost = 0, full_index = 0, protected_reclaims = 0,
-                runs_with_reuse = 0;
+                runs_with_reuse = 0, retained = 0, retained_yielded = 0, pins = 0,
+                pins_over_budget = 0, pins_yielded = 0;
   void add(const Seen& o) {
     operations += o.operations;
     adopted_tokens += o.adopted_tokens;
@@ -75,6 +76,11 @@ struct Seen {
     lost += o.lost;
     full_index += o.full_index;
     protected_reclaims += o.protected_reclaims;
+    retained += o.retained;
+    retained_yielded += o.retained_yielded;
+    pins += o.pins;
+    pins_over_budget += o.pins_over_budget;
+    pins_yielded += o.pins_yielded;
     runs_with_reuse += o.reused_tokens > 0 ? 1 : 0;
   }
 };
@@ -128,6 +134,12 @@ class Harness {
     seen_.cross = cache_.counters().cross_invalidations;
     seen_.lost = cache_.counters().lost_blocks + cache_.counters().lost_checkpoints;
     seen_.protected_reclaims = model_.protected_reclaims;
+    hs::CacheCounters const& c = cache_.counters();
+    seen_.retained = c.retained;
+    seen_.retained_yielded = c.retained_yielded;
+    seen_.pins = c.pins;
+    seen_.pins_over_budget = c.pins_over_budget;
+    seen_.pins_yielded = c.pins_yielded;
     seen_.full_index = model_.node_count() == cache_.index().capacity() ? 1 : 0;
     return wrong_;
   }
@@ -188,6 +200,8 @@ class Harness {
     s.every = setup_.options.placement.every;
     s.fences = setup_.options.fences;
     s.reuse = setup_.options.reuse_beyond_joint;
+    s.retention = setup_.options.retention;
+    s.pinning = setup_.options.pinning;
     s.max_sequences = setup_.options.max_sequences;
     Units const units = setup_.units[0] + (s.pools == 2 ? setup_.units[1] : 0);
     s.nodes = (s.pools == 2 ? units : 2 * units) + setup_.options.bare_nodes_per_unit * units + 1;
@@ -747,7 +761,9 @@ class Harness {
     }
     for (std::size_t i = 0; i < live_.size(); ++i) compare_sequence(static_cast<int>(i));
     same(cache_.running(), model_.running(), "running");
-    if (std::is_same_v<Order, hs::PathSafeLru> && !setup_.invalidations) check_no_orphans();
+    if (std::is_same_v<Order, hs::PathSafeLru> && !setup_.invalidations &&
+        setup_.options.pinning.distinct == 0)
+      check_no_orphans();  // a pin holds a state and not its attention
     same(cache_.index().size(), model_.node_count(), "nodes");
     hs::CacheCounters const& c = cache_.counters();
     hs::CacheCounters const& m = model_.counters;
@@ -764,15 +780,27 @@ class Harness {
     same(c.cross_invalidations, m.cross_invalidations, "cross-invalidations");
     same(c.preemptions, m.preemptions, "preemptions");
     same(c.releases, m.releases, "releases");
+    same(c.eligible_boundaries, m.eligible_boundaries, "eligible boundaries");
+    same(c.retained, m.retained, "retained boundaries");
+    same(c.retained_yielded, m.retained_yielded, "retained boundaries given up");
+    same(c.pins, m.pins, "pins");
+    same(c.pins_over_budget, m.pins_over_budget, "pins over budget");
+    same(c.pins_yielded, m.pins_yielded, "pins given up");
     for (std::size_t i = 0; i < cache_.copies().size() && i < model_.copy_list().size(); ++i) {
       same(cache_.copies()[i].from.value, model_.copy_list()[i].first, "a copy's source");
       same(cache_.copies()[i].to.value, model_.copy_list()[i].second, "a copy's target");
     }
   }
   void compare_sequence(int s) {
-    if (live_[z(s)].status != Status::active) return;
     Sequence const& m = model_.sequence(s);
     hs::SequenceHandle const seq = handle(s);
+    if (live_[z(s)].status != Status::free)
+      same(cache_.pinned(seq).value, m.pinned, "the pinned boundary");
+    if (live_[z(s)].status != Status::active) return;
+    auto const retained = cache_.retained(seq);
+    same(retained.size(), m.retained.size(), "retained boundaries of a sequence");
+    for (std::size_t i = 0; i < retained.size() && wrong_.empty(); ++i)
+      same(retained[i].state.value, m.retained[i].state, "a retained boundary");
     same(cache_.position(seq), m.position, "position");
     same(cache_.reserved(seq), m.reserved, "reserved");
     same(cache_.kv_valid_until(seq), m.valid, "kv_valid_until");

@@ -16,6 +16,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -50,6 +51,8 @@ struct Shape {
   hs::PlacementKind placement = hs::PlacementKind::dense;
   Units every = 1;
   bool fences = false, reuse = false;
+  hs::Retention retention;
+  hs::Pinning pinning;
   std::uint32_t max_sequences = 0;
   std::uint32_t nodes = 0;
 };
@@ -96,6 +99,10 @@ struct Sequence {
   std::vector<Held> states;
   std::size_t first_target = 0, fresh = 0;
   Node* tip = nullptr;
+  std::vector<Held> retained;  ///< kept by retention, shallowest first
+  int adopted = -1;
+  int pinned = -1;  ///< while preempted
+  std::uint64_t preempted_at = 0;
   int copy_from = -1, copied_from = -1, copied_to = -1;
 };
 
@@ -204,7 +211,11 @@ class Model {
       }
       at = next;
       path.push_back(at);
+      std::uint32_t const before = distinct(at);
       at->requesters.insert(requester);
+      if (distinct(at) > before && distinct(at) == shape_.retention.distinct &&
+          at->end % shape_.grid == 0)
+        ++counters.eligible_boundaries;
     }
     if (known && e.known > 0) ++at->exits;
     for (Node* n : path) {
@@ -280,6 +291,11 @@ class Model {
           return refuse(hs::Refusal::wait_units, p, a.need, available());
     } else if (!fits(a.need, {})) {
       a.need = admission_need(r, a.match, a.match.joint > 0 ? 1 : 2);
+      for (int victim; !fits(a.need, {}) && (victim = oldest_pin(into)) >= 0;) {
+        dereference(false, std::exchange(sequences_[z(victim)].pinned, -1));
+        ++counters.pins_yielded;
+        a.need = admission_need(r, a.match, a.match.joint > 0 ? 1 : 2);
+      }
       if (!fits(a.need, {})) {
         if (!fences_.empty()) return refuse(hs::Refusal::wait_fence, -1, a.need, available());
         a.match.joint = 0;
@@ -300,6 +316,7 @@ class Model {
       free_.pop_back();
     }
     Sequence& s = sequences_[z(seq)];
+    int const pin = s.pinned;
     s = {};
     s.status = Status::active;
     s.prompt = r.length;
@@ -314,7 +331,9 @@ class Model {
       int const state = a.match.joint_node->states.front();
       reference(false, state);
       s.states.push_back({state, a.match.joint});
+      s.adopted = state;
     }
+    if (pin >= 0) dereference(false, pin);
     a.sequence = seq;
     a.available = available();
     ++counters.admissions;
@@ -329,6 +348,8 @@ class Model {
     Sequence& s = sequences_[z(child)];
     s = p;
     s.states.clear();
+    s.retained.clear();
+    s.adopted = -1;
     s.fresh = 0;
     s.copy_from = s.copied_from = s.copied_to = -1;
     s.blocks.resize(ceil(p.position));
@@ -338,6 +359,7 @@ class Model {
     if (!p.states.empty()) {
       reference(false, p.states.back().state);
       s.states.push_back(p.states.back());
+      s.adopted = s.states.back().state;
     }
     ++counters.admissions;
     return child;
@@ -382,6 +404,7 @@ class Model {
       int const state = s.states[i - 1].state;
       Object const& o = states_.at(state);
       if (o.node != nullptr) {
+        if (retains(s, state)) continue;
         dereference(false, state);
         retired.push_back(state);
       } else if (o.references == 1 && !shape_.fences) {
@@ -393,16 +416,26 @@ class Model {
     if (private_slots > 0)
       want[shape_.state_pool] =
           blocks * shape_.attention_units + states * (shape_.state_units + private_slots);
-    if (!fits(want, extra)) {
+    if (!fits(want, extra) && !yield_retained(want, extra, blocks, states) &&
+        !yield_pins(want, extra, blocks, states)) {
       if (running() != 1 || !fits(need(blocks, states, nullptr, hs::SlabUse::active), extra)) {
         // What the retry gives back behind its fence counts as such.
         hs::Refusal const why = shortage(want).first;
         for (std::size_t i = retired.size(); i-- > 0;) reference(false, retired[i]);
+        if (running() == 1 && retaining_ && shape_.retention.mode != hs::RetentionMode::none) {
+          // Nobody who runs alone fails for what it would retain.
+          retaining_ = false;
+          --counters.reserves;
+          a = reserve(seq, n);
+          retaining_ = true;
+          return a;
+        }
         s.fresh = 0;
         return fail(why, shortage(want).second, want, available());
       }
       drop_cached();
     }
+    retain(s);
     for (std::size_t i = s.states.size(); i-- > 1;) {
       auto const it = states_.find(s.states[i - 1].state);
       bool const was_retired =
@@ -501,6 +534,7 @@ class Model {
   /// What the next reserve would give back first, now.
   void retire(int seq) {
     Sequence& s = sequences_[z(seq)];
+    retain(s);
     for (bool const discoverable : {true, false})
       for (std::size_t i = s.states.size(); i-- > 1;) {
         auto const it = states_.find(s.states[i - 1].state);
@@ -515,13 +549,17 @@ class Model {
 
   void preempt(int seq) {
     ++counters.preemptions;
+    abort(seq);
+    if (shape_.pinning.distinct > 0) pin_rightmost(sequences_[z(seq)]);
     leave(seq);
     sequences_[z(seq)].status = Status::preempted;
   }
   void release(int seq) {
     ++counters.releases;
-    if (sequences_[z(seq)].status == Status::active) leave(seq);
-    sequences_[z(seq)].status = Status::free;
+    Sequence& s = sequences_[z(seq)];
+    if (s.status == Status::active) leave(seq);
+    if (s.pinned >= 0) dereference(false, std::exchange(s.pinned, -1));
+    s.status = Status::free;
     free_.push_back(seq);
   }
 
@@ -530,10 +568,23 @@ class Model {
   void invalidate(bool attention, int handle, Why why = Why::invalidated) {
     Object& o = object(attention, handle);
     if (o.node == nullptr) return;
-    if (o.references == 0 && !o.fenced)
+    if (o.references == 0 && !o.fenced) {
       kill(attention, handle, why);
-    else
-      forget(attention, handle, why);
+      return;
+    }
+    forget(attention, handle, why);
+    if (attention) return;
+    int held = retained_references(handle);
+    for (Sequence& s : sequences_) {
+      s.retained.erase(std::remove_if(s.retained.begin(), s.retained.end(),
+                                      [&](const Held& h) { return h.state == handle; }),
+                       s.retained.end());
+      if (s.pinned == handle) {
+        s.pinned = -1;
+        ++held;
+      }
+    }
+    for (; held > 0; --held) dereference(false, handle);
   }
   void invalidate(const Request& r, Tokens from) {
     auto const it = roots_.find({r.salt, r.extra});
@@ -1011,9 +1062,142 @@ class Model {
       s.states.pop_back();
       dereference(false, h);
     }
+    while (!s.retained.empty()) {
+      int const h = s.retained.back().state;
+      s.retained.pop_back();
+      dereference(false, h);
+    }
     if (s.copied_from >= 0) dereference(true, s.copied_from);
     s.copy_from = s.copied_from = s.copied_to = -1;
     s.tip = nullptr;
+  }
+
+  // --- retention and pinning ---------------------------------------------------------------------
+
+  /// As far as the library tells requesters apart.
+  static std::uint32_t distinct(const Node* n) {
+    return static_cast<std::uint32_t>(std::min<std::size_t>(n->requesters.size(), 4));
+  }
+  bool retains(const Sequence& s, int state) const {
+    hs::Retention const& rule = shape_.retention;
+    Node const* const n = states_.at(state).node;
+    return retaining_ && rule.mode != hs::RetentionMode::none && n != nullptr &&
+           (rule.mode == hs::RetentionMode::holders || state != s.adopted) &&
+           distinct(n) >= rule.distinct;
+  }
+  /// What the next step leaves behind and demand keeps: out of the held states, references and all.
+  void retain(Sequence& s) {
+    for (std::size_t i = 0; i + 1 < s.states.size();) {
+      if (states_.count(s.states[i].state) == 0 || !retains(s, s.states[i].state)) {
+        ++i;
+        continue;
+      }
+      s.retained.push_back(s.states[i]);
+      s.states.erase(s.states.begin() + static_cast<std::ptrdiff_t>(i));
+      ++counters.retained;
+    }
+  }
+  int retained_references(int state) const {
+    int n = 0;
+    for (Sequence const& s : sequences_)
+      for (Held const& h : s.retained) n += h.state == state ? 1 : 0;
+    return n;
+  }
+  /// Once a state is given up its slabs may be idle: then every slot may cost a page.
+  void widen(hs::PoolUnits& want, Units blocks, Units states) const {
+    if (shape_.slots_per_state > 0)
+      want[shape_.state_pool] = std::max(
+          want[shape_.state_pool],
+          blocks * shape_.attention_units + states * (shape_.state_units + shape_.slots_per_state));
+  }
+  bool yield_retained(hs::PoolUnits& want, hs::PoolUnits extra, Units blocks, Units states) {
+    hs::Retention const& rule = shape_.retention;
+    if (rule.mode == hs::RetentionMode::none) return false;
+    if (rule.yield == hs::RetentionYield::never && running() != 1) return false;
+    hs::PoolUnits const before = want;
+    std::vector<int> given;
+    while (!fits(want, extra)) {
+      int least = -1;
+      auto const rank = [](const Object& o) {
+        return std::make_tuple(distinct(o.node), o.node->end, o.published);
+      };
+      for (auto const& [h, o] : states_)
+        if (o.references > 0 && o.references == retained_references(h) &&
+            (least < 0 || rank(o) < rank(states_.at(least))))
+          least = h;
+      if (least < 0) break;
+      given.push_back(least);
+      for (int i = retained_references(least); i > 0; --i) {
+        dereference(false, least);
+      }
+      widen(want, blocks, states);
+    }
+    bool const enough = fits(want, extra);
+    if (given.empty() || (!enough && shortage(want).first != hs::Refusal::wait_fence)) {
+      for (std::size_t i = given.size(); i-- > 0;)
+        for (int k = retained_references(given[i]); k > 0; --k) reference(false, given[i]);
+      want = before;
+      return false;
+    }
+    for (int const state : given)
+      for (Sequence& s : sequences_)
+        s.retained.erase(std::remove_if(s.retained.begin(), s.retained.end(),
+                                        [&](const Held& h) { return h.state == state; }),
+                         s.retained.end());
+    counters.retained_yielded += given.size();
+    return enough;
+  }
+
+  /// The sequence preempted longest ago that pins, `last` after all others.
+  int oldest_pin(int last) const {
+    int oldest = -1;
+    for (int i = 0; i < static_cast<int>(sequences_.size()); ++i)
+      if (i != last && sequences_[z(i)].pinned >= 0 &&
+          (oldest < 0 || sequences_[z(i)].preempted_at < sequences_[z(oldest)].preempted_at))
+        oldest = i;
+    return oldest < 0 && last >= 0 && sequences_[z(last)].pinned >= 0 ? last : oldest;
+  }
+  void pin_rightmost(Sequence& s) {
+    Node* n = s.tip;
+    while (n != nullptr && (n->states.empty() || n->end > s.position)) n = n->parent;
+    if (n == nullptr || distinct(n) < shape_.pinning.distinct) return;
+    int const state = n->states.front();
+    std::set<int> pinned{state};
+    for (Sequence const& other : sequences_)
+      if (other.pinned >= 0) pinned.insert(other.pinned);
+    bool const already = std::any_of(sequences_.begin(), sequences_.end(),
+                                     [&](const Sequence& x) { return x.pinned == state; });
+    auto const units =
+        static_cast<double>(pinned.size()) * (shape_.state_units + shape_.slots_per_state);
+    if (!already && units > shape_.pinning.protection_budget * shape_.units[shape_.state_pool]) {
+      ++counters.pins_over_budget;
+      return;
+    }
+    reference(false, state);
+    s.pinned = state;
+    s.preempted_at = counters.preemptions;
+    ++counters.pins;
+  }
+  bool yield_pins(hs::PoolUnits& want, hs::PoolUnits extra, Units blocks, Units states) {
+    if (running() != 1) return false;
+    hs::PoolUnits const before = want;
+    std::vector<std::pair<int, int>> given;
+    for (int victim; !fits(want, extra) && (victim = oldest_pin(-1)) >= 0;) {
+      given.emplace_back(victim, std::exchange(sequences_[z(victim)].pinned, -1));
+      dereference(false, given.back().second);
+      widen(want, blocks, states);
+    }
+    bool const enough = fits(want, extra);
+    if (enough || shortage(want).first == hs::Refusal::wait_fence) {
+      counters.pins_yielded += given.size();
+      return enough;
+    }
+    for (auto const& [victim, state] : given) {
+      sequences_[z(victim)].pinned = state;
+      reference(false, state);
+    }
+    want = before;
+    return false;
   }
 
  public:
@@ -1035,6 +1219,7 @@ class Model {
   std::vector<int> free_;
   std::vector<std::pair<int, int>> copies_;
   int hand_pool_ = -1, hand_ = -1;
+  bool retaining_ = true;
   Step step_ = 0;
   std::uint64_t stamp_ = 0, clock_ = 0;
 };

@@ -84,6 +84,11 @@ inline Setup nth_setup(std::uint64_t n, bool dual) {
     s.units = {{18 + r.below(42), 0}};
   else
     s.units = {{8 + r.below(30), 0}};
+  if (r.chance(50)) {
+    s.options.retention = {static_cast<hs::RetentionMode>(r.below(3)), 1 + r.below(3),
+                           static_cast<hs::RetentionYield>(r.below(2))};
+    s.options.pinning = {r.below(4), r.chance(50) ? 1.0 : r.below(50) / 100.0};
+  }
   if (dual) s.units = {{10 + r.below(30), geometry == 1 ? 18 + r.below(27) : 2 + r.below(8)}};
   return s;
 }
@@ -97,7 +102,10 @@ inline std::string describe(const Setup& s, std::uint64_t seed) {
       << ", reuse " << s.options.reuse_beyond_joint << ", slab position "
       << static_cast<int>(s.slab_position) << ", keys " << static_cast<int>(s.keys)
       << ", sequences " << s.options.max_sequences << ", bare nodes "
-      << s.options.bare_nodes_per_unit;
+      << s.options.bare_nodes_per_unit << ", retention "
+      << static_cast<int>(s.options.retention.mode) << "/" << s.options.retention.distinct << "/"
+      << static_cast<int>(s.options.retention.yield) << ", pinning " << s.options.pinning.distinct
+      << "/" << s.options.pinning.protection_budget;
   return out.str();
 }
 
@@ -107,7 +115,9 @@ inline void report(const std::string& name, const Seen& seen) {
                << " writes, " << seen.in_place << " in place, " << seen.copies << " copies, "
                << seen.lost << " losses, " << seen.cross << " cross-invalidations, "
                << seen.full_index << " full indices, " << seen.protected_reclaims
-               << " protected reclaims");
+               << " protected reclaims, " << seen.retained << " retained, " << seen.retained_yielded
+               << " of them given up, " << seen.pins << " pins, " << seen.pins_over_budget
+               << " over budget, " << seen.pins_yielded << " given up");
 }
 
 /// Runs combinations until `operations` (times the scale) have passed.
@@ -128,6 +138,8 @@ Seen sweep(const std::string& name, std::uint64_t operations, std::uint64_t firs
   report(name, total);
   CHECK(total.adopted_tokens > 0);
   CHECK(total.lost > 0);
+  CHECK(total.retained > 0);
+  CHECK(total.pins > 0);
   return total;
 }
 

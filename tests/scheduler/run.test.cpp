@@ -80,6 +80,12 @@ std::string differences(const RunResult& a, const RunResult& b) {
   HYBRIDSTATE_SAME(cross_invalidations);
   HYBRIDSTATE_SAME(reserve_failures);
   HYBRIDSTATE_SAME(pool_failures);
+  HYBRIDSTATE_SAME(eligible_boundaries);
+  HYBRIDSTATE_SAME(retained_boundaries);
+  HYBRIDSTATE_SAME(retained_yielded);
+  HYBRIDSTATE_SAME(pins);
+  HYBRIDSTATE_SAME(pins_over_budget);
+  HYBRIDSTATE_SAME(pins_yielded);
   HYBRIDSTATE_SAME(allocated_bytes_mean);
   HYBRIDSTATE_SAME(payload_bytes_mean);
   HYBRIDSTATE_SAME(stranded_fraction);
@@ -293,4 +299,45 @@ TEST_CASE("a policy's name says everything that is not the paper's") {
   spec.fence_lag = 2;
   CHECK(policy_name(spec) ==
         "path-safe + reuse beyond J + every 4 boundaries + slabs to back + fences (lag 2)");
+}
+
+TEST_CASE("the paper's demand: 48 boundaries of eight contexts when shared, none when isolated") {
+  for (bool const isolate : {false, true}) {
+    CAPTURE(isolate);
+    PaperWorkloadOptions options;
+    options.seed = 42000;
+    if (isolate) options.salts = Salting::isolated;
+    Workload const w = make_paper_workload(options);
+    for (Arm const arm : {Arm::s0, Arm::s1, Arm::s2, Arm::d0_m512}) {
+      RunSpec spec = paper_spec(arm, 83);
+      spec.retention.mode = RetentionMode::holders;
+      RunResult const run = run_workload(spec, w, BlockIds(w, block_tokens_of(spec)));
+      REQUIRE(run.eligible_boundaries.has_value());
+      CHECK(run.eligible_boundaries == (isolate ? 0U : 48U));
+      CHECK((run.retained_boundaries.value() > 0) == !isolate);
+      CHECK_FALSE(run.pins.has_value());  // a counter that does not apply is absent
+      CHECK(summarize(run).completed == w.requests.size());
+    }
+  }
+}
+
+TEST_CASE("retention and pinning at every setting leave no request behind") {
+  PaperWorkloadOptions options;
+  options.requests = 60;
+  options.rate = 30;
+  Workload const w = make_paper_workload(options);
+  std::uint64_t pins = 0;
+  for (Arm const arm : organization_arms)
+    for (RetentionMode const mode : {RetentionMode::producer, RetentionMode::holders})
+      for (RetentionYield const yield : {RetentionYield::never, RetentionYield::before_preemption})
+        for (std::uint32_t const k : {1U, 3U}) {
+          RunSpec spec = paper_spec(arm, 12);
+          spec.retention = {mode, k, yield};
+          spec.pinning = {k, 0.5};
+          RunResult const run = run_workload(spec, w, BlockIds(w, block_tokens_of(spec)));
+          CHECK(summarize(run).completed + run.refused + run.capacity_ended == w.requests.size());
+          CHECK(run.capacity_ended == 0);
+          pins += run.pins.value();
+        }
+  CHECK(pins > 0);
 }

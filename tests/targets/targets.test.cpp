@@ -45,10 +45,14 @@ struct Point {
   double headroom = 0;
   LengthPreset lengths = LengthPreset::original;
   int split_points = 0;  ///< of D0, percentage points off the calibrated split
+  RetentionMode retention = RetentionMode::none;
+  bool isolate = false;  ///< a salt for each request
 
   friend bool operator<(const Point& a, const Point& b) {
-    return std::tie(a.budget, a.rate, a.cap, a.share, a.headroom, a.lengths, a.split_points) <
-           std::tie(b.budget, b.rate, b.cap, b.share, b.headroom, b.lengths, b.split_points);
+    return std::tie(a.budget, a.rate, a.cap, a.share, a.headroom, a.lengths, a.split_points,
+                    a.retention, a.isolate) < std::tie(b.budget, b.rate, b.cap, b.share, b.headroom,
+                                                       b.lengths, b.split_points, b.retention,
+                                                       b.isolate);
   }
 };
 
@@ -87,6 +91,7 @@ class Laboratory {
     spec_.split = shifted(split_, p.split_points);
     spec_.cap = p.cap;
     spec_.headroom = p.headroom;
+    spec_.retention.mode = p.retention;
     Seeds all;
     for (std::uint32_t i = 0; i < seeds_; ++i) {
       PaperWorkloadOptions options;
@@ -95,6 +100,7 @@ class Laboratory {
       options.seed = first_seed + i;
       options.variance_reduction = variance_reduction_;
       apply(p.lengths, options);
+      if (p.isolate) options.salts = Salting::isolated;
       Workload const workload = make_paper_workload(options);
       BlockIds const ids(workload, block_tokens_of(spec_));
       RunResult const run = run_workload(spec_, workload, ids);
@@ -166,9 +172,6 @@ class Table {
   }
   void reported(const std::string& what, const std::string& paper, double ours) {
     rows_.push_back({what, paper, number(ours), "reported", "-"});
-  }
-  void absent(const std::string& what, const std::string& paper, const std::string& why) {
-    rows_.push_back({what, paper, why, "reported", "-"});
   }
 
   /// Prints everything, with the same rows of other workloads beside it, then fails once for each
@@ -411,8 +414,30 @@ void split_rows(Laboratory& lab, Table& table) {
   for (Split const& s : splits)
     table.reported(fmt::format("D0 split b108 {} (%)", s.name), fmt::format("{:+.1f}", s.b108),
                    lab.effect(Arm::d0, extension(108, 1, s.points), Arm::d0, extension(108)));
-  table.absent("retention gain SHARE (%)", "15.3..18.8", "no policy");
-  table.absent("retention gain ISOLATE (%)", "-0.1..0.8", "no policy");
+}
+
+/// Q9: the same 254 pages with and without retention (K = 2), prefixes shared or isolated by salts.
+void retention_rows(Laboratory& lab, Table& table) {
+  auto const point = [](RetentionMode mode, bool isolate) {
+    Point p = admission(83, 0);
+    p.retention = mode;
+    p.isolate = isolate;
+    return p;
+  };
+  for (bool const isolate : {false, true}) {
+    auto const text = [&](const char* what) {
+      return fmt::format("{} {}", what, isolate ? "ISOLATE" : "SHARE");
+    };
+    Point const off = point(RetentionMode::none, isolate);
+    table.reported(text("retention, holders (%)"), isolate ? "-0.05..0.8" : "15.3..18.8",
+                   lab.effect(Arm::s2, point(RetentionMode::holders, isolate), Arm::s2, off));
+    table.reported(text("retention, producer (%)"), "",
+                   lab.effect(Arm::s2, point(RetentionMode::producer, isolate), Arm::s2, off));
+  }
+  table.reported("J without retention SHARE", "1862",
+                 lab.mean(Arm::s2, point(RetentionMode::none, false), &Seed::joint));
+  table.reported("J with holders' retention SHARE", "2940",
+                 lab.mean(Arm::s2, point(RetentionMode::holders, false), &Seed::joint));
 }
 
 }  // namespace
@@ -433,6 +458,7 @@ TEST_CASE("the paper's figures come out within the tolerances of the serving mod
     work_rows(lab, tables[plain]);
     headroom_rows(lab, tables[plain]);
     split_rows(lab, tables[plain]);
+    retention_rows(lab, tables[plain]);
   }
   tables[0].conclude(fmt::format("Targets of the paper preset, seeds {} to {}", first_seed,
                                  first_seed + seeds - 1),

@@ -21,12 +21,22 @@ std::string JointCache<Organization, ReclaimOrder, Observer>::check_invariants()
 
   // References, recounted from the sequences (invariant 2).
   std::vector<std::uint32_t> block_refs(blocks), state_refs(states), holds(index_.capacity());
+  std::vector<std::uint32_t> retained(states), pins(states);
   std::uint32_t active = 0;
   for (std::uint32_t i = 0; i < options_.max_sequences; ++i) {
     Sequence const& s = sequences_[i];
+    if (s.pinned) {
+      if (s.status != Status::preempted) return wrong("only preempted sequences pin", i, 0);
+      ++state_refs[s.pinned.at()];
+      ++pins[s.pinned.at()];
+    }
     if (s.status != Status::active) continue;
     ++active;
     SequenceHandle const seq{static_cast<std::int32_t>(i)};
+    for (HeldState const& h : this->retained(seq)) {
+      ++state_refs[h.state.at()];
+      ++retained[h.state.at()];
+    }
     for (AttentionHandle a : this->blocks(seq)) ++block_refs[a.at()];
     if (s.copied_from) ++block_refs[s.copied_from.at()];
     for (HeldState const& h : this->states(seq)) ++state_refs[h.state.at()];
@@ -76,6 +86,10 @@ std::string JointCache<Organization, ReclaimOrder, Observer>::check_invariants()
     Object const& o = states_[i];
     if (o.references != state_refs[static_cast<std::size_t>(i)])
       return wrong("state references agree with the sequences", i, o.references);
+    if (retained_references_[i] != retained[static_cast<std::size_t>(i)])
+      return wrong("retained references agree with the sequences", i, retained_references_[i]);
+    if (pins_on_[i] != pins[static_cast<std::size_t>(i)])
+      return wrong("pins agree with the preempted sequences", i, pins_on_[i]);
     if (!o.live) {
       if (o.node || o.references > 0) return wrong("a dead state is nowhere", i, o.references);
       continue;

@@ -62,6 +62,15 @@ class JointCache {
              "; it must be between 1 and 2147483647";
     if (options.placement.kind == PlacementKind::every_kth && options.placement.every == 0)
       return "JointCache: placement keeps every 0th boundary; k must be at least 1";
+    std::uint32_t const most_distinct = max_counted_requesters + 1;
+    if (options.retention.distinct == 0 || options.retention.distinct > most_distinct)
+      return "JointCache: retention.distinct is " + std::to_string(options.retention.distinct) +
+             "; requesters are told apart from 1 to " + std::to_string(most_distinct);
+    if (options.pinning.distinct > most_distinct)
+      return "JointCache: pinning.distinct is " + std::to_string(options.pinning.distinct) +
+             "; it must be 0 (off) or a count from 1 to " + std::to_string(most_distinct);
+    if (!(options.pinning.protection_budget >= 0 && options.pinning.protection_budget <= 1))
+      return "JointCache: pinning.protection_budget must be a fraction of each pool, 0 to 1";
     if (node_capacity(o, options) > 0x3fffffffULL)
       return "JointCache: " + std::to_string(node_capacity(o, options)) +
              " prefix nodes would be needed; at most 1073741823 are possible, so lower "
@@ -125,7 +134,10 @@ class JointCache {
       ++index_[next].holds;
       let_go(at);
       at = next;
-      index_.count_requester(at, requester);
+      if (index_.count_requester(at, requester) &&
+          index_[at].distinct == options_.retention.distinct &&
+          index_[at].depth * block_tokens() % checkpoint_tokens() == 0)
+        ++counters_.eligible_boundaries;
     }
     if (known && entry.known > 0) {
       exit_at(at, entry, now);
@@ -261,9 +273,17 @@ class JointCache {
       PoolUnits const extra = retire(seq, s, slots);
       PoolUnits most = organization_.need(demand, SlabUse::each);
       if (slots > 0) most[Organization::state_pool] = most_need(demand, slots);
-      if (!fits(most, extra) && !make_room_alone(demand, extra)) {
+      if (!fits(most, extra) && !yield_retained(demand, most, extra) &&
+          !yield_pins(demand, most, extra) && !make_room_alone(demand, extra)) {
         bool const behind_fence = waits_for_fence(most);  // counting what the retry will give back
         unretire(seq, s);
+        if (active_ == 1 && retaining_ && options_.retention.mode != RetentionMode::none) {
+          retaining_ = false;  // alone, it may not fail for what it was about to retain
+          --counters_.reserves;
+          Shortage const again = reserve(seq, n);
+          retaining_ = true;
+          return again;
+        }
         return fail(shortage(most, behind_fence), s);
       }
       finish_retire(seq, s);
@@ -354,6 +374,8 @@ class JointCache {
     Sequence& s = at(seq);
     ++counters_.preemptions;
     event({.kind = EventKind::preempt, .request = s.requester, .tokens = s.position});
+    abort(seq);
+    if (options_.pinning.distinct > 0) pin_rightmost(s);
     let_go_of_everything(seq, s);
     s.status = Status::preempted;
   }
@@ -365,6 +387,7 @@ class JointCache {
     ++counters_.releases;
     event({.kind = EventKind::finish, .request = s.requester, .tokens = s.position});
     if (s.status == Status::active) let_go_of_everything(seq, s);
+    if (s.pinned) unpin(s);
     s.status = Status::free;
     free_sequences_[free_sequence_count_++] = seq;
   }
@@ -385,7 +408,8 @@ class JointCache {
     Sequence& s = at(child);
     s = p;
     s.requester = requester;
-    s.states = 0;
+    s.states = s.retained = 0;
+    s.adopted = {};
     s.copy_from = s.copied_from = s.copied_to = {};
     s.new_states = 0;
     hold(s.tip);
@@ -402,6 +426,7 @@ class JointCache {
       HeldState const source = row_states(parent)[p.states - 1];
       reference(source.state);
       row_states(child)[s.states++] = source;
+      s.adopted = source.state;
     }
     if (index_.identity() == BlockIdentity::tokens)
       std::copy_n(partial_tokens(parent), p.position % block_tokens(), partial_tokens(child));
@@ -533,6 +558,13 @@ class JointCache {
     return match.joint > 0 ? StateHandle{index_[match.joint_node].oldest_state} : StateHandle{};
   }
 
+  /// Boundaries that the sequence retains beyond its own use, shallowest first.
+  std::span<const HeldState> retained(SequenceHandle seq) const noexcept {
+    return {retained_of_sequences_.data() + seq.at() * row_states_, at(seq).retained};
+  }
+  /// The boundary that a preempted sequence pins; absent without one.
+  StateHandle pinned(SequenceHandle seq) const noexcept { return at(seq).pinned; }
+
   const CacheCounters& counters() const noexcept { return counters_; }
   /// The counters as of the last begin_step(), from any thread.
   MetricsSnapshot snapshot() const noexcept { return metrics_.load(); }
@@ -620,9 +652,14 @@ class JointCache {
     std::uint32_t states = 0;
     std::uint32_t first_target = 0;
     std::uint32_t new_states = 0;
-    NodeIndex tip;                ///< node of the last full block; held
-    AttentionHandle copy_from;    ///< a fork's partial block before its first reserve
-    AttentionHandle copied_from;  ///< the same after it, until the next
+    std::uint32_t retained = 0;      ///< boundaries kept by retention
+    StateHandle adopted;             ///< the state it started from, computed by another sequence
+    StateHandle pinned;              ///< while preempted
+    StateHandle yielded;             ///< a pin let go until it is clear whether that helps
+    std::uint64_t preempted_at = 0;  ///< order of preemptions, for pins
+    NodeIndex tip;                   ///< node of the last full block; held
+    AttentionHandle copy_from;       ///< a fork's partial block before its first reserve
+    AttentionHandle copied_from;     ///< the same after it, until the next
     AttentionHandle copied_to;
   };
 
@@ -698,6 +735,13 @@ class JointCache {
     blocks_of_sequences_ =
         FixedArray<AttentionHandle>(std::size_t{options_.max_sequences} * row_blocks_);
     states_of_sequences_ = FixedArray<HeldState>(std::size_t{options_.max_sequences} * row_states_);
+    if (options_.retention.mode != RetentionMode::none) {
+      retained_of_sequences_ =
+          FixedArray<HeldState>(std::size_t{options_.max_sequences} * row_states_);
+      yielded_ = FixedArray<StateHandle>(states);
+    }
+    retained_references_ = FixedArray<std::uint32_t>(states);
+    pins_on_ = FixedArray<std::uint32_t>(states);
     if (options_.identity == BlockIdentity::tokens)
       partial_tokens_ = FixedArray<TokenId>(std::size_t{options_.max_sequences} * block_tokens());
     free_sequences_ = FixedArray<SequenceHandle>(options_.max_sequences);
@@ -1127,10 +1171,17 @@ class JointCache {
   void invalidate(StateHandle s, LossCause cause) noexcept {
     Object& o = states_[s.value];
     if (!o.node) return;
-    if (o.references == 0 && !o.fenced)
+    if (o.references == 0 && !o.fenced) {
       reclaim(s, cause);
-    else
-      detach(s, cause);
+      return;
+    }
+    detach(s, cause);
+    // Nobody can find it any more: retention and pins let go.
+    std::uint32_t const retained = retained_references_[s.value];
+    if (retained > 0) forget_retained(s);
+    for (std::uint32_t i = 0; i < retained; ++i) dereference(s);
+    for (std::uint32_t i = 0; pins_on_[s.value] > 0; ++i)
+      if (sequences_[i].pinned == s) unpin(sequences_[i]);
   }
   void strip(NodeIndex n, LossCause cause) noexcept {
     while (index_[n].oldest_state >= 0) invalidate(StateHandle{index_[n].oldest_state}, cause);
@@ -1239,6 +1290,10 @@ class JointCache {
       // Alone, only what one step at a time holds is needed: the surplus of states is waived, then
       // the adoption, then everything cached. What fits alone is never refused for good.
       need = admission_need_alone(prompt, a.match);
+      if (any_pin()) {
+        while (!fits(need) && yield_oldest_pin(into)) need = admission_need_alone(prompt, a.match);
+        settle_yielded_pins(true);
+      }
       if (!fits(need)) {
         if (fence_list_.size > 0) return refuse({Refusal::wait_fence, -1, need, available()});
         a.match.joint = joint = 0;
@@ -1255,7 +1310,9 @@ class JointCache {
     }
     NodeIndex const root = joint > 0 ? NodeIndex{} : index_.root(prompt.salt, prompt.extra, 0);
     SequenceHandle const seq = into ? into : free_sequences_[--free_sequence_count_];
+    StateHandle const pin = into ? at(into).pinned : StateHandle{};
     adopt(seq, prompt, request, a.match, root);
+    if (pin) drop_pin(pin);  // after the execution references: it may be what was adopted
     a.sequence = seq;
     a.need = need;
     a.available = available();
@@ -1328,6 +1385,7 @@ class JointCache {
     if (StateHandle const checkpoint = this->checkpoint(m)) {
       reference(checkpoint);
       row_states(seq)[s.states++] = {checkpoint, m.joint};
+      s.adopted = checkpoint;
       event_on(m.joint_node, {.kind = EventKind::adopt,
                               .object = ObjectKind::checkpoint,
                               .request = request.requester,
@@ -1362,7 +1420,7 @@ class JointCache {
       StateHandle const state = held[i - 1].state;
       Object const& o = states_[state.value];
       if (o.node) {
-        dereference(state);
+        if (!retains(s, state)) dereference(state);
       } else if (o.references == 1 && !options_.fences) {
         organization_.for_each_own_unit(state, [&](int pool, UnitIndex) { ++extra[pool]; });
         slots = 0;
@@ -1377,13 +1435,23 @@ class JointCache {
     UnitUse const use = organization_.unit_use(Organization::state_pool);
     return d.attention_blocks * use.attention + d.states * (use.ssm + use.conv + slots);
   }
+  /// The same once `state` is given up: its carriers may have gone idle.
+  void widen(PoolUnits& most, Demand d, StateHandle state) const noexcept {
+    Units slots = 0;
+    organization_.for_each_carrier(state, [&](CarrierHandle) { ++slots; });
+    if (slots > 0)
+      most[Organization::state_pool] =
+          std::max(most[Organization::state_pool], most_need(d, slots));
+  }
   void unretire(SequenceHandle seq, Sequence& s) noexcept {
     HeldState const* const held = row_states(seq);
     for (std::uint32_t i = 0; i + 1 < s.states; ++i)
-      if (states_[held[i].state.value].node) reference(held[i].state);
+      if (states_[held[i].state.value].node && !retains(s, held[i].state)) reference(held[i].state);
   }
   void finish_retire(SequenceHandle seq, Sequence& s) noexcept {
     HeldState* const held = row_states(seq);
+    for (std::uint32_t i = 0; i + 1 < s.states; ++i)
+      if (states_[held[i].state.value].node && retains(s, held[i].state)) retain(seq, s, held[i]);
     for (std::uint32_t i = s.states; i-- > 1;)
       if (Object const& o = states_[held[i - 1].state.value]; o.references > 0 && !o.node)
         dereference(held[i - 1].state);
@@ -1393,6 +1461,172 @@ class JointCache {
     }
     if (s.copied_from) dereference(s.copied_from);
     s.copied_from = s.copied_to = {};
+  }
+
+  // --- retention and pinning ---------------------------------------------------------------------
+
+  /// Whether a published state that the sequence is about to give back is kept.
+  bool retains(const Sequence& s, StateHandle state) const noexcept {
+    Retention const& rule = options_.retention;
+    if (rule.mode == RetentionMode::none || !retaining_) return false;
+    if (rule.mode == RetentionMode::producer && state == s.adopted) return false;
+    return index_[states_[state.value].node].distinct >= rule.distinct;
+  }
+  /// The reference that the sequence has becomes a retained one.
+  void retain(SequenceHandle seq, Sequence& s, const HeldState& held) noexcept {
+    HYBRIDSTATE_EXPECT(s.retained < row_states_, "a sequence retains each boundary once",
+                       s.retained, row_states_);
+    retained_of_sequences_[seq.at() * row_states_ + s.retained++] = held;
+    ++retained_references_[held.state.value];
+    ++counters_.retained;
+  }
+  void let_retained_go(SequenceHandle seq, Sequence& s) noexcept {
+    while (s.retained > 0) {
+      StateHandle const state = retained_of_sequences_[seq.at() * row_states_ + --s.retained].state;
+      --retained_references_[state.value];
+      dereference(state);
+    }
+  }
+
+  /// Gives retained boundaries up, least demanded first, until a reserve fits; none if all of them
+  /// would not help. With fences their units come later, and the reserve has to wait for them.
+  bool yield_retained(Demand d, PoolUnits& most, PoolUnits extra) noexcept {
+    Retention const& rule = options_.retention;
+    if (rule.mode == RetentionMode::none) return false;
+    if (rule.yield == RetentionYield::never && active_ != 1) return false;
+    PoolUnits const before = most;
+    std::uint32_t given = 0;
+    for (StateHandle state; !fits(most, extra) && (state = least_retained());) {
+      yielded_[given++] = state;
+      for (std::uint32_t i = retained_references_[state.value]; i > 0; --i) dereference(state);
+      widen(most, d, state);
+    }
+    bool const enough = fits(most, extra);
+    if (given == 0 || (!enough && !waits_for_fence(most))) {
+      while (given > 0) {
+        StateHandle const state = yielded_[--given];
+        for (std::uint32_t i = retained_references_[state.value]; i > 0; --i) reference(state);
+      }
+      most = before;
+      return false;
+    }
+    for (std::uint32_t i = 0; i < given; ++i) forget_retained(yielded_[i]);
+    counters_.retained_yielded += given;
+    return enough;
+  }
+  /// Of the states that only retention holds; absent without one.
+  StateHandle least_retained() const noexcept {
+    StateHandle least;
+    for (std::int32_t i = 0; i < states_capacity_; ++i) {
+      std::uint32_t const references = states_[i].references;
+      if (references == 0 || references != retained_references_[i]) continue;
+      if (!least || yields_before(states_[i], states_[least.value])) least = {i};
+    }
+    return least;
+  }
+  bool yields_before(const Object& a, const Object& b) const noexcept {
+    PrefixNode const& x = index_[a.node];
+    PrefixNode const& y = index_[b.node];
+    if (x.distinct != y.distinct) return x.distinct < y.distinct;
+    if (x.depth != y.depth) return x.depth < y.depth;
+    return a.published < b.published;
+  }
+  void forget_retained(StateHandle state) noexcept {
+    retained_references_[state.value] = 0;
+    for (std::uint32_t i = 0; i < options_.max_sequences; ++i) {
+      Sequence& s = sequences_[i];
+      HeldState* const row = retained_of_sequences_.data() + std::size_t{i} * row_states_;
+      auto const kept = std::remove_if(row, row + s.retained,
+                                       [&](const HeldState& h) { return h.state == state; });
+      s.retained = static_cast<std::uint32_t>(kept - row);
+    }
+  }
+
+  /// Keeps the rightmost boundary of a sequence that is being preempted, if its demand and the
+  /// protection budget allow.
+  void pin_rightmost(Sequence& s) noexcept {
+    NodeIndex n = s.tip;
+    while (n && (index_[n].oldest_state < 0 || index_[n].depth * block_tokens() > s.position))
+      n = {index_[n].parent};
+    if (!n || index_[n].distinct < options_.pinning.distinct) return;
+    StateHandle const state{index_[n].oldest_state};
+    if (pins_on_[state.value] == 0) {
+      PoolUnits const with = pinned_units(state, +1);
+      for (int pool = 0; pool < pools; ++pool)
+        if (static_cast<double>(with[pool]) >
+            options_.pinning.protection_budget * organization_.pool(pool).capacity()) {
+          ++counters_.pins_over_budget;
+          return;
+        }
+    }
+    ++counters_.pins;
+    pin(s, state);
+    s.preempted_at = counters_.preemptions;
+  }
+  void pin(Sequence& s, StateHandle state) noexcept {
+    if (pins_on_[state.value]++ == 0) pinned_units_ = pinned_units(state, +1);
+    reference(state);
+    s.pinned = state;
+  }
+  /// Units under pins once those of one more state, its carriers whole, are added or taken off.
+  PoolUnits pinned_units(StateHandle state, int change) const noexcept {
+    PoolUnits units = pinned_units_;
+    auto const count = [&](int pool) {
+      units[pool] = static_cast<Units>(static_cast<int>(units[pool]) + change);
+    };
+    organization_.for_each_own_unit(state, [&](int pool, UnitIndex) { count(pool); });
+    organization_.for_each_carrier(state, [&](CarrierHandle) { count(Organization::state_pool); });
+    return units;
+  }
+  void drop_pin(StateHandle state) noexcept {
+    if (--pins_on_[state.value] == 0) pinned_units_ = pinned_units(state, -1);
+    dereference(state);
+  }
+  void unpin(Sequence& s) noexcept {
+    StateHandle const state = s.pinned;
+    s.pinned = {};
+    drop_pin(state);
+  }
+  /// Lets go of the pin of the longest preempted sequence, that of `last` after all others; its
+  /// state, absent without one. settle_yielded_pins() says whether that holds.
+  StateHandle yield_oldest_pin(SequenceHandle last) noexcept {
+    Sequence* oldest = nullptr;
+    for (std::uint32_t i = 0; i < options_.max_sequences; ++i) {
+      Sequence& s = sequences_[i];
+      if (s.pinned && static_cast<std::int32_t>(i) != last.value &&
+          (oldest == nullptr || s.preempted_at < oldest->preempted_at))
+        oldest = &s;
+    }
+    if (oldest == nullptr && last && at(last).pinned) oldest = &at(last);
+    if (oldest == nullptr) return {};
+    oldest->yielded = oldest->pinned;
+    unpin(*oldest);
+    return oldest->yielded;
+  }
+  void settle_yielded_pins(bool keep) noexcept {
+    for (std::uint32_t i = 0; i < options_.max_sequences; ++i) {
+      Sequence& s = sequences_[i];
+      if (!s.yielded) continue;
+      if (keep)
+        ++counters_.pins_yielded;
+      else
+        pin(s, s.yielded);
+      s.yielded = {};
+    }
+  }
+  bool any_pin() const noexcept { return (pinned_units_[0] | pinned_units_[1]) != 0; }
+  /// With no other sequence running, pins may not stand in the way of a reserve; they stay when
+  /// giving them up would not help.
+  bool yield_pins(Demand d, PoolUnits& most, PoolUnits extra) noexcept {
+    if (active_ != 1 || !any_pin()) return false;
+    PoolUnits const before = most;
+    for (StateHandle state; !fits(most, extra) && (state = yield_oldest_pin({}));)
+      widen(most, d, state);
+    bool const enough = fits(most, extra);
+    bool const keep = enough || waits_for_fence(most);
+    settle_yielded_pins(keep);
+    if (!keep) most = before;
+    return enough;
   }
 
   /// With no other sequence running, what is cached may not stand in the way: an idle slab with too
@@ -1476,6 +1710,7 @@ class JointCache {
     s.blocks = 0;
     HeldState const* const held = row_states(seq);
     while (s.states > 0) dereference(held[--s.states].state);
+    let_retained_go(seq, s);
     if (s.copied_from) dereference(s.copied_from);
     s.copy_from = s.copied_from = s.copied_to = {};
     let_go(s.tip);
@@ -1507,6 +1742,12 @@ class JointCache {
   FixedArray<Sequence> sequences_;
   FixedArray<AttentionHandle> blocks_of_sequences_;
   FixedArray<HeldState> states_of_sequences_;
+  FixedArray<HeldState> retained_of_sequences_;
+  FixedArray<std::uint32_t> retained_references_;  ///< of each state, by retention alone
+  FixedArray<StateHandle> yielded_;
+  bool retaining_ = true;
+  FixedArray<std::uint32_t> pins_on_;
+  PoolUnits pinned_units_;
   FixedArray<TokenId> partial_tokens_;
   FixedArray<SequenceHandle> free_sequences_;
   std::uint32_t free_sequence_count_ = 0;

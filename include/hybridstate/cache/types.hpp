@@ -7,6 +7,7 @@
 #include <hybridstate/core/types.hpp>
 #include <hybridstate/index/prefix_index.hpp>
 #include <hybridstate/policy/placement.hpp>
+#include <hybridstate/policy/retention.hpp>
 #include <span>
 
 HYBRIDSTATE_NAMESPACE_BEGIN
@@ -170,6 +171,14 @@ struct CacheCounters {
   std::uint64_t cross_invalidations = 0;  ///< checkpoints lost with their slab page
   std::uint64_t preemptions = 0;
   std::uint64_t releases = 0;
+  // Demand, retention and pinning.
+  std::uint64_t eligible_boundaries =
+      0;                               ///< grid nodes that reached Retention::distinct requesters
+  std::uint64_t retained = 0;          ///< boundaries kept instead of given back
+  std::uint64_t retained_yielded = 0;  ///< of them, given back before their holder ended
+  std::uint64_t pins = 0;              ///< boundaries pinned at a preemption
+  std::uint64_t pins_over_budget = 0;  ///< eligible ones that the protection budget refused
+  std::uint64_t pins_yielded = 0;      ///< pins given up before their sequence came back
 };
 
 /// Sizes and behaviour of a JointCache.
@@ -182,6 +191,8 @@ struct CacheOptions {
   std::uint32_t bare_nodes_per_unit = 8;
   Placement placement;
   bool reuse_beyond_joint = false;  ///< reference cached attention past J instead of duplicating
+  Retention retention;
+  Pinning pinning;
 };
 
 HYBRIDSTATE_NAMESPACE_END

@@ -188,12 +188,15 @@ class PrefixIndex {
     recency_.insert_after(recent_, after, n.value);
   }
 
-  void count_requester(NodeIndex n, std::uint64_t requester) noexcept {
+  /// Counts a requester that the node has not seen; says whether the count grew.
+  bool count_requester(NodeIndex n, std::uint64_t requester) noexcept {
     PrefixNode& node = nodes_[n.at()];
     for (std::uint32_t i = 0; i < node.distinct && i < max_counted_requesters; ++i)
-      if (node.requesters[i] == requester) return;
+      if (node.requesters[i] == requester) return false;
+    if (node.distinct > max_counted_requesters) return false;
     if (node.distinct < max_counted_requesters) node.requesters[node.distinct] = requester;
-    if (node.distinct <= max_counted_requesters) ++node.distinct;
+    ++node.distinct;
+    return true;
   }
 
   bool removable(NodeIndex n) const noexcept {
