@@ -254,8 +254,36 @@ std::vector<Field> run_fields(const RunResult& run) {
   count("cross_invalidations", run.cross_invalidations);
   count("reserve_failures", run.reserve_failures);
   add("pool_failures", run.pool_failures);
+  add("failures_some_free", run.failures_some_free);
+  add("failures_none_free", run.failures_none_free);
+  add("failures_headroom", run.failures_headroom);
+  count("reserves_without_need", run.reserves_without_need);
+  count("initial_tokens", run.initial_tokens);
+  count("resume_tokens", run.resume_tokens);
+  count("normal_decode_tokens", run.normal_decode_tokens);
+  const auto phase = [&](const std::string& name, const PhaseWork& work) {
+    count(name + "_steps", work.steps);
+    count(name + "_tokens", work.tokens);
+    number(name + "_seconds", static_cast<double>(work.ns) / 1e9);
+  };
+  phase("prefill_only", run.prefill_only);
+  phase("decode_only", run.decode_only);
+  phase("mixed", run.mixed);
+  const auto over_steps = [&](const char* name, std::uint32_t value) {
+    number(name, run.steps > 0 ? std::optional<double>(value) : std::nullopt);
+  };
+  over_steps("running_p10", run.running_p10);
+  over_steps("running_p90", run.running_p90);
+  over_steps("waiting_p10", run.waiting_p10);
+  over_steps("waiting_p90", run.waiting_p90);
+  number("central_begin_s", static_cast<double>(run.central.begin_ns) / 1e9);
+  number("central_end_s", static_cast<double>(run.central.end_ns) / 1e9);
+  number("central_running_early", run.central.running[0]);
+  number("central_running_late", run.central.running[1]);
+  number("central_waiting_early", run.central.waiting[0]);
+  number("central_waiting_late", run.central.waiting[1]);
   const auto count_if = [&](const char* name, const std::optional<std::uint64_t>& value) {
-    if (value) count(name, *value);
+    add(name, value ? FieldValue(*value) : FieldValue(std::monostate()));
   };
   count_if("eligible_boundaries", run.eligible_boundaries);
   count_if("retained_boundaries", run.retained_boundaries);

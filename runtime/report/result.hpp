@@ -49,6 +49,27 @@ struct TimelineSample {
   Bytes allocated = 0;  ///< bytes of referenced and cached units
 };
 
+/// Steps of one composition: how many, their scheduled tokens, and how long they took.
+struct PhaseWork {
+  std::uint64_t steps = 0;
+  std::uint64_t tokens = 0;
+  std::int64_t ns = 0;
+
+  friend bool operator==(const PhaseWork&, const PhaseWork&) = default;
+};
+
+/// The window from the 20th to the 80th percentile of the arrivals (Appendix B.4): time-weighted
+/// means of the queue lengths in its earlier and later half. A drift between them says that the
+/// system was not steady there; that there is none proves nothing.
+struct CentralWindow {
+  std::int64_t begin_ns = 0;
+  std::int64_t end_ns = 0;
+  std::optional<double> running[2];  ///< absent when no step fell into the half
+  std::optional<double> waiting[2];
+
+  friend bool operator==(const CentralWindow&, const CentralWindow&) = default;
+};
+
 /// Everything one run of one organization with one seed left behind.
 struct RunResult {
   std::string organization;  ///< "S0", "S1", "S2", "D0", "D0-M512", "infinite", "byte-exact bound"
@@ -84,6 +105,14 @@ struct RunResult {
   std::uint64_t reserve_failures = 0;     ///< failed reserves, all pools
   std::vector<std::uint64_t>
       pool_failures;  ///< failed reserves and waits by the pool that was short
+  // The same by what was free: some but too little, nothing, or enough but for the headroom.
+  std::vector<std::uint64_t> failures_some_free, failures_none_free, failures_headroom;
+  std::uint64_t reserves_without_need = 0;  ///< granted reserves that took no unit
+  // Scheduled tokens by purpose (Appendix C.3): catching up at a first admission, catching up after
+  // a preemption, decode. Their sum is submitted_tokens.
+  std::uint64_t initial_tokens = 0, resume_tokens = 0, normal_decode_tokens = 0;
+  PhaseWork prefill_only, decode_only, mixed;  ///< steps by what they contain
+  CentralWindow central;
   // With retention: boundaries that reached K requesters, that were kept, and that were given up.
   std::optional<std::uint64_t> eligible_boundaries, retained_boundaries, retained_yielded;
   // With pinning: boundaries pinned, refused by the protection budget, and given up.
@@ -94,6 +123,7 @@ struct RunResult {
   std::optional<double> stranded_fraction;  ///< split pools only (Appendix B.4), step-weighted
   std::uint32_t running_median = 0;         ///< over steps
   std::uint32_t waiting_median = 0;
+  std::uint32_t running_p10 = 0, running_p90 = 0, waiting_p10 = 0, waiting_p90 = 0;
 
   std::vector<RequestRecord> requests;
   std::vector<TimelineSample> timeline;

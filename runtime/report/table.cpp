@@ -269,6 +269,25 @@ void append_run(std::string& out, const RunResult& run) {
   append_pair(out, "steps behind a publication", count(run.pending_waits));
   append_pair(out, "tokens submitted, recomputed",
               fmt::format("{}, {}", count(run.submitted_tokens), count(run.recomputed_tokens)));
+  append_pair(out, "tokens: initial, resumed, decode",
+              fmt::format("{}, {}, {}", count(run.initial_tokens), count(run.resume_tokens),
+                          count(run.normal_decode_tokens)));
+  const auto phase = [&](const char* name, const PhaseWork& work) {
+    append_pair(out, name,
+                fmt::format("{}, {}, {:.1f} s", count(work.steps), count(work.tokens),
+                            static_cast<double>(work.ns) / 1e9));
+  };
+  phase("prefill-only steps, tokens, time", run.prefill_only);
+  phase("decode-only steps, tokens, time", run.decode_only);
+  phase("mixed steps, tokens, time", run.mixed);
+  if (run.central.running[0] && run.central.running[1])
+    append_pair(
+        out, "central window, running",
+        fmt::format("{:.1f} early, {:.1f} late", *run.central.running[0], *run.central.running[1]));
+  if (run.central.waiting[0] && run.central.waiting[1])
+    append_pair(
+        out, "central window, waiting",
+        fmt::format("{:.1f} early, {:.1f} late", *run.central.waiting[0], *run.central.waiting[1]));
 
   append_line(out, "Cache");
   append_pair(out, "published checkpoints", count(run.published_checkpoints));

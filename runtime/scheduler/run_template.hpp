@@ -14,104 +14,9 @@
 #include "scheduler/content.hpp"
 #include "scheduler/run.hpp"
 #include "scheduler/scheduler.hpp"
+#include "scheduler/step_statistics.hpp"
 
 namespace hybridstate::runtime {
-
-/// Occupancy and queue lengths over the steps of a run. Samples thin themselves out: past the limit
-/// every other one goes and the stride doubles.
-class StepStatistics {
- public:
-  explicit StepStatistics(bool keep_timeline) : keep_timeline_(keep_timeline) {}
-
-  template <class Scheduler>
-  void after_step(const Scheduler& scheduler, const StepPlan& plan) {
-    if (plan.chunks.empty()) return;
-    auto const& cache = scheduler.cache();
-    Usage const usage = cache.usage();
-    count(running_, scheduler.running());
-    count(waiting_, scheduler.waiting());
-    ++steps_;
-    allocated_ += static_cast<double>(usage.allocated);
-    payload_ += static_cast<double>(usage.attention_payload + usage.state_payload);
-    if constexpr (std::decay_t<decltype(cache)>::pools == 2) add_stranded(cache, usage);
-    if (keep_timeline_ && steps_ % stride_ == 0) sample(scheduler, plan, usage);
-  }
-
-  void finish(RunResult& result) {
-    if (steps_ == 0) return;
-    result.running_median = median(running_);
-    result.waiting_median = median(waiting_);
-    result.allocated_bytes_mean = allocated_ / static_cast<double>(steps_);
-    result.payload_bytes_mean = payload_ / static_cast<double>(steps_);
-    if (configured_ > 0) result.stranded_fraction = stranded_ / configured_;
-    result.timeline = std::move(timeline_);
-  }
-
- private:
-  static constexpr std::size_t most_samples = 4096;
-
-  static void count(std::vector<std::uint64_t>& histogram, std::uint32_t value) {
-    if (histogram.size() <= value) histogram.resize(std::size_t{value} + 1);
-    ++histogram[value];
-  }
-  /// Lower median over steps.
-  std::uint32_t median(const std::vector<std::uint64_t>& histogram) const {
-    std::uint64_t below = 0;
-    std::uint32_t value = 0;
-    while ((below += histogram[value]) * 2 < steps_) ++value;
-    return value;
-  }
-
-  /// Appendix B.4: free bytes of one pool while the other is exhausted, over configured bytes.
-  template <class Cache>
-  void add_stranded(const Cache& cache, const Usage& usage) {
-    for (int pool = 0; pool < 2; ++pool) {
-      auto const bytes = static_cast<double>(cache.organization().unit_bytes(pool));
-      PoolUsage const& mine = usage.pool[pool];
-      PoolUsage const& other = usage.pool[1 - pool];
-      configured_ += bytes * mine.capacity;
-      if (other.keyless + other.cached == 0) stranded_ += bytes * (mine.keyless + mine.cached);
-    }
-  }
-
-  template <class Scheduler>
-  void sample(const Scheduler& scheduler, const StepPlan& plan, const Usage& usage) {
-    TimelineSample s;
-    s.time_ns = scheduler.now();
-    s.step = plan.step;
-    s.running = scheduler.running();
-    s.waiting = scheduler.waiting();
-    auto const& organization = scheduler.cache().organization();
-    for (int pool = 0; pool < std::decay_t<decltype(organization)>::pools; ++pool) {
-      Bytes const bytes = organization.unit_bytes(pool);
-      PoolUsage const& p = usage.pool[pool];
-      s.attention_referenced += bytes * p.attention_referenced;
-      s.ssm_referenced += bytes * p.ssm_referenced;
-      s.conv_referenced += bytes * p.conv_referenced;
-      s.cached += bytes * p.cached;
-      s.keyless += bytes * p.keyless;
-      s.fenced += bytes * p.fenced;
-    }
-    s.payload = usage.attention_payload + usage.state_payload;
-    s.allocated = usage.allocated;
-    timeline_.push_back(s);
-    if (timeline_.size() < most_samples) return;
-    for (std::size_t i = 0; 2 * i < timeline_.size(); ++i) timeline_[i] = timeline_[2 * i];
-    timeline_.resize(timeline_.size() / 2);
-    stride_ *= 2;
-  }
-
-  bool keep_timeline_;
-  std::uint64_t steps_ = 0;
-  std::uint64_t stride_ = 1;
-  std::vector<std::uint64_t> running_;
-  std::vector<std::uint64_t> waiting_;
-  double allocated_ = 0;
-  double payload_ = 0;
-  double stranded_ = 0;
-  double configured_ = 0;
-  std::vector<TimelineSample> timeline_;
-};
 
 /// The gate of the byte-exact bound: what runs, packed without any rounding and with adopted tokens
 /// counted for nobody, must leave room for the newcomer.
@@ -141,7 +46,7 @@ struct ByteExactGate {
 template <class Cache, class Gate, class Executor, class Clock, class Content>
 RunResult serve(const RunSpec& spec, const Workload& workload, Cache& cache, Gate& gate,
                 Executor& executor, Clock& clock, Content& content) {
-  StepStatistics statistics(spec.keep_timeline);
+  StepStatistics statistics(spec.keep_timeline, workload);
   SchedulerOptions const options{spec.cap, spec.token_budget, spec.fence_lag};
   Scheduler scheduler(workload, cache, executor, clock, content, gate, options, statistics);
   if constexpr (requires { gate.attach(scheduler); }) gate.attach(scheduler);
@@ -166,6 +71,7 @@ RunResult serve(const RunSpec& spec, const Workload& workload, Cache& cache, Gat
   result.capacity_ended = totals.capacity_ended;
   result.admission_waits = totals.admission_waits;
   result.pending_waits = totals.pending_waits;
+  result.reserves_without_need = cache.counters().reserves_without_need;
   CacheCounters const& counters = cache.counters();
   result.published_checkpoints = counters.published_checkpoints;
   result.reclaimed_units = counters.reclaimed_units;
@@ -183,8 +89,12 @@ RunResult serve(const RunSpec& spec, const Workload& workload, Cache& cache, Gat
     result.pins_over_budget = counters.pins_over_budget;
     result.pins_yielded = counters.pins_yielded;
   }
-  for (int pool = 0; pool < Cache::pools; ++pool)
+  for (int pool = 0; pool < Cache::pools; ++pool) {
     result.pool_failures.push_back(totals.pool_failures[pool]);
+    result.failures_some_free.push_back(totals.failures_some_free[pool]);
+    result.failures_none_free.push_back(totals.failures_none_free[pool]);
+    result.failures_headroom.push_back(totals.failures_headroom[pool]);
+  }
   statistics.finish(result);
   result.requests = scheduler.take_records();
   std::int64_t first = -1;

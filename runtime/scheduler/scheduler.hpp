@@ -82,6 +82,8 @@ class Scheduler {
   // What observers and reports read.
   const Cache& cache() const noexcept { return cache_; }
   std::int64_t now() const { return clock_.now(); }
+  /// How long the last step took.
+  std::int64_t step_ns() const noexcept { return step_ns_; }
   std::uint32_t running() const noexcept { return static_cast<std::uint32_t>(running_.size()); }
   std::uint32_t waiting() const noexcept { return static_cast<std::uint32_t>(waiting_.size()); }
   /// Calls f(known tokens, tokens adopted at the first admission) for each running request.
@@ -108,6 +110,10 @@ class Scheduler {
     std::uint64_t refused = 0;
     std::uint64_t capacity_ended = 0;
     std::uint64_t pool_failures[max_pools] = {0, 0};
+    // The same by what was free when an allocation failed.
+    std::uint64_t failures_some_free[max_pools] = {0, 0};  ///< need > free > 0
+    std::uint64_t failures_none_free[max_pools] = {0, 0};  ///< free = 0
+    std::uint64_t failures_headroom[max_pools] = {0, 0};   ///< need <= free: the gate said wait
   };
   const Totals& totals() const noexcept { return totals_; }
 
@@ -344,6 +350,7 @@ class Scheduler {
       throw;
     }
     clock_.advance(took);
+    step_ns_ = took;
     ++totals_.steps;
     std::int64_t const now = clock_.now();
     for (Chunk const& c : plan_.chunks) {
@@ -371,7 +378,13 @@ class Scheduler {
   }
 
   void count_failure(const Shortage& why) {
-    if (why.pool >= 0) ++totals_.pool_failures[why.pool];
+    if (why.pool < 0) return;
+    ++totals_.pool_failures[why.pool];
+    Units const free = why.available[why.pool];
+    auto& by_free = free == 0                    ? totals_.failures_none_free
+                    : why.need[why.pool] <= free ? totals_.failures_headroom
+                                                 : totals_.failures_some_free;
+    ++by_free[why.pool];
   }
 
   const Workload& workload_;
@@ -390,6 +403,7 @@ class Scheduler {
   std::vector<std::uint32_t> ended_;
   StepPlan plan_;
   Totals totals_;
+  std::int64_t step_ns_ = 0;
   std::uint32_t empty_steps_ = 0;  ///< in a row, with somebody there and nobody leaving
   std::uint64_t over_ = 0;         ///< requests refused or ended at the last empty step
 };

@@ -772,6 +772,7 @@ class Harness {
     same(c.waits_for_pending, m.waits_for_pending, "waits for pending");
     same(c.reserves, m.reserves, "reserves");
     same(c.failed_reserves, m.failed_reserves, "failed reserves");
+    same(c.reserves_without_need, m.reserves_without_need, "reserves without need");
     same(c.published_blocks, m.published_blocks, "published blocks");
     same(c.published_checkpoints, m.published_checkpoints, "published checkpoints");
     same(c.lost_blocks, m.lost_blocks, "lost blocks");

@@ -467,6 +467,7 @@ class Model {
     if (in_place) s.states.back().boundary = inside[next++];
     for (; next < inside.size(); ++next) s.states.push_back({take_state(), inside[next]});
     s.reserved = n;
+    if (blocks == 0 && states == 0) ++counters.reserves_without_need;
     return a;
   }
 

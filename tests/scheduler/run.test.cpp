@@ -80,6 +80,17 @@ std::string differences(const RunResult& a, const RunResult& b) {
   HYBRIDSTATE_SAME(cross_invalidations);
   HYBRIDSTATE_SAME(reserve_failures);
   HYBRIDSTATE_SAME(pool_failures);
+  HYBRIDSTATE_SAME(failures_some_free);
+  HYBRIDSTATE_SAME(failures_none_free);
+  HYBRIDSTATE_SAME(failures_headroom);
+  HYBRIDSTATE_SAME(reserves_without_need);
+  HYBRIDSTATE_SAME(initial_tokens);
+  HYBRIDSTATE_SAME(resume_tokens);
+  HYBRIDSTATE_SAME(normal_decode_tokens);
+  HYBRIDSTATE_SAME(prefill_only);
+  HYBRIDSTATE_SAME(decode_only);
+  HYBRIDSTATE_SAME(mixed);
+  HYBRIDSTATE_SAME(central);
   HYBRIDSTATE_SAME(eligible_boundaries);
   HYBRIDSTATE_SAME(retained_boundaries);
   HYBRIDSTATE_SAME(retained_yielded);
@@ -340,4 +351,45 @@ TEST_CASE("retention and pinning at every setting leave no request behind") {
           pins += run.pins.value();
         }
   CHECK(pins > 0);
+}
+
+TEST_CASE("every scheduled token and every step is counted once, by purpose and by composition") {
+  for (Arm const arm : organization_arms) {
+    CAPTURE(arm_name(arm));
+    RunSpec spec = paper_spec(arm);
+    spec.headroom = arm == Arm::s2 ? 0.27 : 0;
+    RunResult const run = serve_paper(spec, 300);
+    CHECK(run.initial_tokens + run.resume_tokens + run.normal_decode_tokens ==
+          run.submitted_tokens);
+    CHECK(run.prefill_only.steps + run.decode_only.steps + run.mixed.steps == run.steps);
+    CHECK(run.prefill_only.tokens + run.decode_only.tokens + run.mixed.tokens ==
+          run.submitted_tokens);
+    // Who is preempted inside its prompt computes the rest as a resumed one.
+    CHECK(run.initial_tokens <= run.c_once);
+    if (run.preemptions == 0) CHECK(run.initial_tokens == run.c_once);
+    CHECK((run.resume_tokens > 0) == (run.preemptions > 0));
+    std::uint64_t outputs = 0;
+    for (RequestRecord const& r : run.requests) outputs += r.output_tokens;
+    CHECK(run.normal_decode_tokens + run.preemptions >= outputs - run.requests.size());
+    std::int64_t const busy = run.prefill_only.ns + run.decode_only.ns + run.mixed.ns;
+    CHECK(busy > 0);
+    CHECK(busy <= run.span_ns);
+    for (std::size_t pool = 0; pool < run.pool_failures.size(); ++pool) {
+      CHECK(run.failures_some_free[pool] + run.failures_none_free[pool] +
+                run.failures_headroom[pool] ==
+            run.pool_failures[pool]);
+      if (spec.headroom == 0) CHECK(run.failures_headroom[pool] == 0);
+    }
+    if (spec.headroom > 0) CHECK(run.failures_headroom[0] > 0);
+    CHECK(run.reserves_without_need > 0);
+    CHECK(run.running_p10 <= run.running_median);
+    CHECK(run.running_median <= run.running_p90);
+    CHECK(run.waiting_p10 <= run.waiting_median);
+    CHECK(run.waiting_median <= run.waiting_p90);
+    // 3 requests/s are more than these pools serve: the line grows through the window.
+    REQUIRE(run.central.waiting[1].has_value());
+    CHECK(run.central.waiting[1].value() > run.central.waiting[0].value());
+    CHECK(run.central.begin_ns == run.requests[60].arrival_ns);
+    CHECK(run.central.end_ns == run.requests[240].arrival_ns);
+  }
 }

@@ -311,6 +311,7 @@ class JointCache {
       row_states(seq)[s.states - 1].boundary = end;
     }
     s.reserved = n;
+    counters_.reserves_without_need += blocks == 0 && states == 0 ? 1 : 0;
     return {};
   }
 

@@ -162,6 +162,7 @@ struct CacheCounters {
   std::uint64_t waits_for_pending = 0;
   std::uint64_t reserves = 0;
   std::uint64_t failed_reserves = 0;
+  std::uint64_t reserves_without_need = 0;  ///< granted ones that took no unit
   std::uint64_t pool_shortages[max_pools] = {0, 0};
   std::uint64_t published_blocks = 0;
   std::uint64_t published_checkpoints = 0;
