@@ -52,6 +52,7 @@ int run_command_line(int argc, const char* const* argv) {
   add_presets(app, action);
   add_make_model(app, action);
   add_generate(app, action);
+  add_verify(app, action);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& help) {

@@ -26,7 +26,7 @@ ForwardOptions options_of(const Storage& s, Isa isa = Isa::avx512, unsigned thre
   ForwardOptions o;
   o.carry = s.carry;
   o.conv_dtype = s.conv;
-  o.max_tokens = 1200;
+  o.max_tokens = 1800;
   o.threads = threads;
   o.kernels = available(isa) ? &kernels(isa) : &best_kernels();
   return o;
@@ -44,16 +44,19 @@ MemoryOptions memory_of(const Storage& s) {
 TEST_CASE("one prefill, chunks and single tokens give the same bits") {
   OwnModel const model = random_model(small_config(), 5, Dtype::bf16);
   const FalconH1Config& c = model.tensors().config;
-  auto const tokens = random_tokens(1024, c.vocabulary, 1);
+  auto const tokens = random_tokens(1792, c.vocabulary, 1);
   BitGenerator bits(99);
+  std::vector<std::uint32_t> lengths = {1, 2, 3, 511, 512, 513, 1024, 1792};
+  for (int i = 0; i < 4; ++i) lengths.push_back(1 + static_cast<std::uint32_t>(bits.below(1791)));
   for (const Storage& s : storages) {
     CAPTURE(static_cast<int>(s.carry));
     CpuForward forward(model.tensors(), options_of(s));
     MemoryOptions m = memory_of(s);
+    m.max_tokens = 1800;
     // Token by token once; every length is a prefix of it.
     Memory alone(c, m);
     auto const single = feed(forward, alone, tokens, {1});
-    for (std::uint32_t length : {1U, 2U, 3U, 511U, 512U, 513U, 1024U}) {
+    for (std::uint32_t const length : lengths) {
       CAPTURE(length);
       auto const part = std::span(tokens).first(length);
       Memory whole(c, m);
@@ -65,7 +68,7 @@ TEST_CASE("one prefill, chunks and single tokens give the same bits") {
       auto const chunks = feed(forward, cut, part, cuts);
       CHECK(same_bits(chunks.back(), single[length - 1]));
       CHECK(same_bits(cut.all(cut.state(0, 0)), whole.all(whole.state(0, 0))));
-      if (length == 1024)
+      if (length == 1792)
         CHECK(same_bits(alone.all(alone.state(0, 0)), whole.all(whole.state(0, 0))));
     }
   }

@@ -16,8 +16,10 @@
 
 namespace hybridstate::runtime::cpu {
 
-/// Sees what a step computed, before its tokens are sampled. The default sees nothing.
+/// Sees what a step is about to compute, and its logits before tokens are sampled. The default sees
+/// nothing. (Tests change a chunk here, to show that the change is noticed.)
 struct NullWitness {
+  void chunk(const Chunk&, ForwardChunk&) noexcept {}
   void logits(std::uint32_t, Tokens, std::span<const float>) noexcept {}
 };
 
@@ -49,12 +51,15 @@ class CpuExecutor {
         sampling_(sampling),
         time_(time),
         witness_(witness) {
-    if (options.carry == Carry::bf16_at_grid) build_arena();
+    keeps_working_ =
+        options.broken == Condition::lossless_checkpoint && options.carry != Carry::fp32;
+    if (options.carry == Carry::bf16_at_grid || keeps_working_) build_arena();
   }
 
   const UnitMemory<Organization>& memory() const noexcept { return memory_; }
   const CpuForward& forward() const noexcept { return forward_; }
-  /// Bytes of the FP32 working states outside the pools; 0 unless Carry::bf16_at_grid.
+  /// Bytes of the FP32 working states outside the pools; 0 unless Carry::bf16_at_grid (or C2
+  /// broken).
   std::size_t arena_bytes() const noexcept { return arena_bytes_.size(); }
 
   std::int64_t run(const StepPlan& plan) {
@@ -119,8 +124,13 @@ class CpuExecutor {
         if (k + 1 == held.size() && uses_arena()) {
           // Kept boundaries are in the unit; only a state between them needs FP32.
           bool const kept = cache_.published(held[k].state);
-          arena_owner_[c.sequence.at()] = kept ? Owner{} : Owner{c.request, c.begin + c.count};
-          if (!kept) row = arena_row(c.sequence);
+          bool const in_arena = !kept || keeps_working_;
+          arena_owner_[c.sequence.at()] = in_arena ? Owner{c.request, c.begin + c.count} : Owner{};
+          if (kept && in_arena) {  // stored in BF16, continued in FP32
+            targets_.push_back({held[k].boundary, row});
+            ++rows_[i].targets;
+          }
+          if (in_arena) row = arena_row(c.sequence);
         }
         targets_.push_back({held[k].boundary, row});
       }
@@ -137,7 +147,9 @@ class CpuExecutor {
         f.source = t.source_in_arena ? arena_row(c.sequence) : memory_.row(&ints_[t.source]);
       f.targets = std::span(targets_).subspan(first, t.targets);
       f.logits = c.samples;
+      f.decode = c.decode;
       first += t.targets;
+      witness_.chunk(c, f);
       chunks_.push_back(f);
     }
     logits_.resize(samples * forward_.config().vocabulary);
@@ -188,6 +200,7 @@ class CpuExecutor {
   Sampler sampler_;
   StepTime time_;
   Witness& witness_;
+  bool keeps_working_ = false;  ///< FP32 beside a stored checkpoint: a broken condition C2
   std::vector<ForwardChunk> chunks_;
   std::vector<std::int32_t> ints_;
   std::vector<StateTarget> targets_;

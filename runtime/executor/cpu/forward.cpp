@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "executor/cpu/chunk_form.hpp"
 #include "executor/device_error.hpp"
 
 namespace hybridstate::runtime::cpu {
@@ -16,6 +17,7 @@ constexpr std::size_t token_block = 8;      // tokens of one item of an elementw
 constexpr std::size_t query_block = 8;      // query tokens of one attention item
 constexpr std::size_t row_block = 64;       // output rows of one item of a linear
 constexpr std::size_t channel_block = 256;  // channels of one item of the convolution
+constexpr std::size_t line_floats = 16;     // floats of a cache line
 
 std::vector<float> floats(const TensorView& tensor) {
   std::vector<float> out(tensor ? static_cast<std::size_t>(tensor.elements()) : 0);
@@ -136,8 +138,11 @@ CpuForward::CpuForward(ModelTensors model, const ForwardOptions& options)
   up_.resize(m * c.intermediate);
   dt_.resize(m * c.ssm_heads);
   decay_.resize(m * c.ssm_heads);
-  packed_.resize(m * (packed_size(std::max({c.hidden, c.intermediate, c.ssm_width()})) +
-                      packed_size(c.query_width())));
+  packed_.resize(m * (packed_stride(std::max({c.hidden, c.intermediate, c.ssm_width()})) +
+                      packed_stride(c.query_width())) +
+                 line_floats);
+  auto const address = reinterpret_cast<std::uintptr_t>(packed_.data()) / sizeof(float);
+  inputs_ = packed_.data() + (line_floats - address % line_floats) % line_floats;
   cosines_.resize(m * rotation_.half());
   sines_.resize(m * rotation_.half());
 }
@@ -176,7 +181,7 @@ void CpuForward::check(std::span<const ForwardChunk> chunks, const KvArena& kv,
     if (chunk.begin > 0) check_row(chunk.source, i, "source", conv_elements);
     std::size_t last = chunk.begin;
     for (const StateTarget& target : chunk.targets) {
-      if (target.boundary <= last || target.boundary > end)
+      if (target.boundary <= chunk.begin || target.boundary < last || target.boundary > end)
         refuse(i, "its target boundaries do not ascend inside it");
       last = target.boundary;
       check_row(target.row, i, "target", conv_elements);
@@ -191,7 +196,36 @@ void CpuForward::check(std::span<const ForwardChunk> chunks, const KvArena& kv,
                       std::to_string(logits.size()));
 }
 
+void CpuForward::linear_in_pieces(const Linear& job, std::size_t tokens, std::size_t pieces) {
+  // Zeros elsewhere make the product of one piece exact: 0 * w adds nothing to a chain.
+  std::size_t const steps = packed_size(job.columns) / 32;
+  std::vector<float> x(tokens * job.x_stride);
+  std::vector<float> y(tokens * job.rows);
+  for (std::size_t p = 0; p < pieces; ++p) {
+    std::size_t const first = p * steps / pieces * 32;
+    std::size_t const end = (p + 1) * steps / pieces * 32;
+    std::fill(x.begin(), x.end(), 0.0F);
+    for (std::size_t t = 0; t < tokens; ++t)
+      std::copy(job.x + t * job.x_stride + first, job.x + t * job.x_stride + end,
+                x.data() + t * job.x_stride + first);
+    Linear piece = job;
+    piece.x = x.data();
+    if (p > 0) {
+      piece.bias = nullptr;
+      piece.y = y.data();
+      piece.y_stride = job.rows;
+    }
+    k_->linear(piece, static_cast<std::uint32_t>(tokens), 0, job.rows);
+    for (std::size_t t = 0; p > 0 && t < tokens; ++t)
+      k_->add(job.y + t * job.y_stride, y.data() + t * job.rows, nullptr, job.rows);
+  }
+}
+
 void CpuForward::linear(std::span<const Linear> jobs, std::size_t tokens) {
+  if (options_.broken == Condition::batch_invariance && sum_pieces(tokens) > 1) {
+    for (const Linear& job : jobs) linear_in_pieces(job, tokens, sum_pieces(tokens));
+    return;
+  }
   std::size_t blocks = 0;
   for (const Linear& job : jobs) blocks += (job.rows + row_block - 1) / row_block;
   workers_.run(blocks, [&](std::size_t item) {
@@ -215,12 +249,14 @@ void CpuForward::run(std::span<const ForwardChunk> chunks, const KvArena& kv,
   runs_.clear();
   queries_.clear();
   states_.clear();
+  run_of_.clear();
   tokens_ = 0;
   for (std::size_t i = 0; i < chunks.size(); ++i) {
     runs_.push_back({&chunks[i], tokens_});
     auto const r = static_cast<std::uint32_t>(i);
     auto const count = static_cast<std::uint32_t>(chunks[i].tokens.size());
     tokens_ += count;
+    run_of_.resize(tokens_, r);
     for (std::uint32_t t = 0; t < count; t += query_block)
       for (std::uint32_t head = 0; head < c.kv_heads; ++head)
         queries_.push_back(
@@ -258,15 +294,15 @@ void CpuForward::run(std::span<const ForwardChunk> chunks, const KvArena& kv,
       float* const f = u_.data() + rows * c.hidden;
       k_->rms_norm(h_.data() + (run.row + run.chunk->tokens.size() - 1) * c.hidden,
                    final_norm_.data(), static_cast<float>(c.norm_epsilon), c.hidden, f);
-      k_->pack(f, c.hidden, packed_.data() + rows++ * packed_size(c.hidden));
+      k_->pack(f, c.hidden, inputs_ + rows++ * packed_stride(c.hidden));
     }
   Linear job;
   job.weights = model_.lm_head.data;
   job.dtype = model_.lm_head.dtype;
   job.rows = c.vocabulary;
   job.columns = c.hidden;
-  job.x = packed_.data();
-  job.x_stride = packed_size(c.hidden);
+  job.x = inputs_;
+  job.x_stride = packed_stride(c.hidden);
   job.y = logits.data();
   job.y_stride = c.vocabulary;
   job.scale = static_cast<float>(c.lm_head_multiplier);
@@ -278,11 +314,12 @@ void CpuForward::run_layer(std::size_t l, const KvArena& kv) {
   const LayerWeights& w = model_.layers[l];
   const Layer& layer = layers_[l];
   auto const epsilon = static_cast<float>(c.norm_epsilon);
-  std::size_t const token_items = (tokens_ + token_block - 1) / token_block;
+  // Few tokens: an item for each thread at least.
+  std::size_t const block = std::clamp<std::size_t>(tokens_ / workers_.threads(), 1, token_block);
   auto const each_token = [&](auto&& f) {
-    workers_.run(token_items, [&](std::size_t item) {
-      std::size_t const end = std::min(tokens_, (item + 1) * token_block);
-      for (std::size_t t = item * token_block; t < end; ++t) f(t);
+    workers_.run((tokens_ + block - 1) / block, [&](std::size_t item) {
+      std::size_t const end = std::min(tokens_, (item + 1) * block);
+      for (std::size_t t = item * block; t < end; ++t) f(t);
     });
   };
   auto const job = [&](const TensorView& weights, std::uint32_t rows, std::uint32_t columns,
@@ -294,7 +331,7 @@ void CpuForward::run_layer(std::size_t l, const KvArena& kv) {
     j.rows = rows;
     j.columns = columns;
     j.x = x;
-    j.x_stride = packed_size(columns);
+    j.x_stride = packed_stride(columns);
     j.y = y;
     j.y_stride = y_stride;
     j.scale = static_cast<float>(scale);
@@ -303,11 +340,11 @@ void CpuForward::run_layer(std::size_t l, const KvArena& kv) {
     return j;
   };
 
-  float* const first_input = packed_.data();
+  float* const first_input = inputs_;
   float* const second_input =
-      first_input + tokens_ * packed_size(std::max({c.hidden, c.intermediate, c.ssm_width()}));
+      first_input + tokens_ * packed_stride(std::max({c.hidden, c.intermediate, c.ssm_width()}));
   auto const pack = [&](const float* x, std::size_t n, std::size_t t, float* to) {
-    k_->pack(x, n, to + t * packed_size(n));
+    k_->pack(x, n, to + t * packed_stride(n));
   };
   each_token([&](std::size_t t) {
     float* const u = u_.data() + t * c.hidden;
@@ -329,13 +366,10 @@ void CpuForward::run_layer(std::size_t l, const KvArena& kv) {
     };
     linear(jobs, tokens_);
   }
-  for (const Run& run : runs_) {
-    std::size_t const count = run.chunk->tokens.size();
-    workers_.run((count + token_block - 1) / token_block, [&](std::size_t item) {
-      std::size_t const end = std::min(count, (item + 1) * token_block);
-      for (std::size_t t = item * token_block; t < end; ++t) finish_projections(l, kv, run, t);
-    });
-  }
+  each_token([&](std::size_t row) {
+    const Run& run = runs_[run_of_[row]];
+    finish_projections(l, kv, run, row - run.row);
+  });
 
   // All sources are read before any target is written.
   workers_.run(runs_.size(),
@@ -388,7 +422,8 @@ void CpuForward::run_layer(std::size_t l, const KvArena& kv) {
       j.head = s.head;
       j.rows = c.ssm_head_dim;
       j.state = c.ssm_state;
-      j.carry = options_.carry;
+      bool const rounds = options_.broken != Condition::lossless_checkpoint;
+      j.carry = rounds ? options_.carry : Carry::fp32;
       j.dt = dt_.data() + run.row * c.ssm_heads + s.head;
       j.decay = decay_.data() + run.row * c.ssm_heads + s.head;
       j.dt_stride = c.ssm_heads;
@@ -405,7 +440,11 @@ void CpuForward::run_layer(std::size_t l, const KvArena& kv) {
       }
       j.stores = stores_[s.run].data();
       j.store_count = stores_[s.run].size();
-      k_->update_state(j, 0, c.ssm_head_dim);
+      std::uint32_t const length = run.chunk->decode ? 0 : chunk_length(options_.broken);
+      if (length > 0)
+        update_state_in_chunks(j, layer.decay[s.head], length, *k_);
+      else
+        k_->update_state(j, 0, c.ssm_head_dim);
       return;
     }
     QueryItem const query = queries_[item - states_.size()];

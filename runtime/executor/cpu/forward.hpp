@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "executor/cpu/conditions.hpp"
 #include "executor/cpu/kernels.hpp"
 #include "executor/cpu/rotation.hpp"
 #include "executor/cpu/workers.hpp"
@@ -61,18 +62,21 @@ struct ForwardChunk {
   Tokens kv_valid_until = 0;             ///< keys and values below are there: nothing is written
   std::span<const std::int32_t> blocks;  ///< attention units from position 0 on
   StateRow source;                       ///< the state at `begin`; not read when begin is 0
-  /// Ascending boundaries in (begin, begin + tokens]; the last is usually the working state. Rows
+  /// Boundaries in (begin, begin + tokens] that do not descend; the last is usually the working
+  /// state. Rows
   /// may equal the source: in place. No two chunks of a batch share a target.
   std::span<const StateTarget> targets;
   bool logits = false;  ///< of the last token
+  bool decode = false;  ///< one generated token; matters under a broken condition only
 };
 
 struct ForwardOptions {
   Carry carry = Carry::bf16_per_token;
-  Dtype conv_dtype = Dtype::bf16;    ///< what the convolution's inputs are rounded to, always
-  std::uint32_t max_tokens = 2048;   ///< of one batch
-  unsigned threads = 0;              ///< 0: all of the machine
-  const Kernels* kernels = nullptr;  ///< null: the fastest
+  Dtype conv_dtype = Dtype::bf16;      ///< what the convolution's inputs are rounded to, always
+  std::uint32_t max_tokens = 2048;     ///< of one batch
+  unsigned threads = 0;                ///< 0: all of the machine
+  const Kernels* kernels = nullptr;    ///< null: the fastest
+  Condition broken = Condition::none;  ///< none: the exact mode
 };
 
 /// The forward pass of Falcon-H1 over states in the caller's units. A token's results depend on its
@@ -119,6 +123,7 @@ class CpuForward {
   void read_history(std::size_t l, std::uint32_t run);
   void write_history(std::size_t l, std::uint32_t run) const;
   void linear(std::span<const Linear> jobs, std::size_t tokens);
+  void linear_in_pieces(const Linear& job, std::size_t tokens, std::size_t pieces);
 
   ModelTensors model_;
   ForwardOptions options_;
@@ -129,6 +134,7 @@ class CpuForward {
   Workers workers_;
 
   std::vector<Run> runs_;
+  std::vector<std::uint32_t> run_of_;  ///< per row of the batch
   std::vector<QueryItem> queries_;
   std::vector<StateItem> states_;
   std::vector<std::vector<StateStore>> stores_;  ///< per run
@@ -136,6 +142,7 @@ class CpuForward {
   std::size_t tokens_ = 0;
   std::vector<float> h_, u_, q_, kv_, p_, c_, y_, o_, att_, ssm_, gate_, up_;
   std::vector<float> dt_, decay_, packed_, history_, cosines_, sines_;
+  float* inputs_ = nullptr;  ///< the first whole cache line of packed_
 };
 
 }  // namespace hybridstate::runtime::cpu

@@ -365,12 +365,15 @@ void pack(const float* x, std::size_t n, float* y) {
 }
 
 #if HYBRIDSTATE_CPU_WIDTH == 16
-constexpr std::size_t tile_rows = 4, tile_tokens = 6, lone_rows = 8;
+constexpr std::size_t tile_rows = 4, tile_tokens = 6;
 #elif HYBRIDSTATE_CPU_WIDTH == 8
-constexpr std::size_t tile_rows = 2, tile_tokens = 3, lone_rows = 4;
+constexpr std::size_t tile_rows = 2, tile_tokens = 3;
 #else
-constexpr std::size_t tile_rows = 1, tile_tokens = 1, lone_rows = 1;
+constexpr std::size_t tile_rows = 1, tile_tokens = 1;
 #endif
+// Of one token: as many rows as a core follows streams of memory.
+constexpr std::size_t lone_rows = HYBRIDSTATE_CPU_WIDTH == 1 ? 1 : 4;
+constexpr std::size_t block_bytes = 1U << 18;  // of weights that stay in the second-level cache
 
 template <std::size_t R, std::size_t T>
 HYBRIDSTATE_CPU_INLINE void linear_step(const Pair (&w)[R], const float* x, std::size_t stride,
@@ -389,13 +392,14 @@ HYBRIDSTATE_CPU_INLINE void linear_step(const Pair (&w)[R], const float* x, std:
   }
 }
 
+/// R rows, `step` apart, of T tokens.
 template <Dtype D, std::size_t R, std::size_t T>
-void linear_tile(const Linear& j, std::size_t row, std::size_t token) {
+void linear_tile(const Linear& j, std::size_t row, std::size_t step, std::size_t token) {
   std::size_t const n = j.columns;
   const unsigned char* w[R];
   HYBRIDSTATE_CPU_UNROLL
   for (std::size_t r = 0; r < R; ++r)
-    w[r] = static_cast<const unsigned char*>(j.weights) + (row + r) * n * Element<D>::bytes;
+    w[r] = static_cast<const unsigned char*>(j.weights) + (row + r * step) * n * Element<D>::bytes;
   const float* const x = j.x + token * j.x_stride;
   V acc[R][T];
   HYBRIDSTATE_CPU_UNROLL
@@ -407,8 +411,6 @@ void linear_tile(const Linear& j, std::size_t row, std::size_t token) {
     HYBRIDSTATE_CPU_UNROLL
     for (std::size_t r = 0; r < R; ++r) {
       p[r] = load_pair<D>(w[r] + k * Element<D>::bytes);
-      // Few tokens: memory-bound, and a row is too short for the prefetcher to follow.
-      if (T <= 4) __builtin_prefetch(w[r] + (R * n + k) * Element<D>::bytes);
     }
     linear_step(p, x + k, j.x_stride, acc);
   }
@@ -423,41 +425,42 @@ void linear_tile(const Linear& j, std::size_t row, std::size_t token) {
   for (std::size_t t = 0; t < T; ++t) HYBRIDSTATE_CPU_UNROLL
   for (std::size_t r = 0; r < R; ++r) {
     float y = halve(acc[r][t]) * j.scale;
-    if (j.bias != nullptr) y = y + j.bias[row + r];
-    j.y[(token + t) * j.y_stride + row + r] = y * j.post;
+    if (j.bias != nullptr) y = y + j.bias[row + r * step];
+    j.y[(token + t) * j.y_stride + row + r * step] = y * j.post;
   }
 }
 
+/// The rows [first, end) of T tokens. A tile takes rows that lie far apart, so that each of its
+/// streams of weights runs on in memory from tile to tile, where the prefetcher can follow.
 template <Dtype D, std::size_t R, std::size_t T>
-void linear_tokens(const Linear& j, std::size_t row, std::size_t token, std::size_t count) {
-  if (count == T) return linear_tile<D, R, T>(j, row, token);
-  if constexpr (T > 1) linear_tokens<D, R, T - 1>(j, row, token, count);
+void linear_streams(const Linear& j, std::size_t first, std::size_t end, std::size_t token) {
+  std::size_t const step = (end - first) / R;
+  for (std::size_t i = 0; i < step; ++i) linear_tile<D, R, T>(j, first + i, step, token);
+  for (std::size_t row = first + step * R; row < end; ++row) linear_tile<D, 1, T>(j, row, 1, token);
+}
+
+template <Dtype D, std::size_t T>
+void linear_tokens(const Linear& j, std::size_t first, std::size_t end, std::size_t token,
+                   std::size_t count) {
+  if (count == T)
+    return linear_streams < D, T == 1 ? lone_rows : tile_rows, T > (j, first, end, token);
+  if constexpr (T > 1) linear_tokens<D, T - 1>(j, first, end, token, count);
 }
 
 template <Dtype D>
 void linear_rows(const Linear& j, std::size_t tokens, std::size_t first, std::size_t end) {
-  std::size_t row = first;
-  if (tokens == 1)
-    for (; row + lone_rows <= end; row += lone_rows) linear_tile<D, lone_rows, 1>(j, row, 0);
-  // Blocks of tokens whose inputs stay in the second-level cache while all rows pass.
+  // The inputs of a tile of tokens stay in the first-level cache while a block of rows passes, and
+  // the block in the second-level cache until the last tile.
   std::size_t const tiles = (tokens + tile_tokens - 1) / tile_tokens;
-  std::size_t const block_tiles =
-      std::max<std::size_t>(1, 98304 / (std::size_t{j.columns} * tile_tokens + 1));
-  for (std::size_t b = 0; b < tiles; b += block_tiles) {
-    std::size_t const b_end = std::min(tiles, b + block_tiles);
-    for (std::size_t r = row; r < end;) {
-      bool const whole = r + tile_rows <= end;
-      for (std::size_t i = b; i < b_end; ++i) {
-        std::size_t const t0 = i * tokens / tiles;
-        std::size_t const t1 = (i + 1) * tokens / tiles;
-        if (whole)
-          linear_tokens<D, tile_rows, tile_tokens>(j, r, t0, t1 - t0);
-        else
-          linear_tokens<D, 1, tile_tokens>(j, r, t0, t1 - t0);
-      }
-      r += whole ? tile_rows : 1;
+  std::size_t const row_bytes = std::size_t{j.columns} * Element<D>::bytes;
+  std::size_t const rows =
+      std::max<std::size_t>(4 * tile_rows, block_bytes / std::max<std::size_t>(1, row_bytes));
+  for (std::size_t row = first; row < end; row += rows)
+    for (std::size_t i = 0; i < tiles; ++i) {
+      std::size_t const from = i * tokens / tiles;
+      linear_tokens<D, tile_tokens>(j, row, std::min(end, row + rows), from,
+                                    (i + 1) * tokens / tiles - from);
     }
-  }
 }
 
 void linear(const Linear& j, std::uint32_t tokens, std::uint32_t first, std::uint32_t end) {

@@ -31,9 +31,18 @@ inline constexpr std::uint32_t max_state = 1024;
 
 /// When the running SSM state is rounded to BF16. Outputs use the state before its rounding.
 enum class Carry : std::uint8_t { fp32, bf16_per_token, bf16_at_grid };
+constexpr const char* carry_name(Carry carry) noexcept {
+  return carry == Carry::fp32             ? "fp32"
+         : carry == Carry::bf16_per_token ? "bf16-per-token"
+                                          : "bf16-at-grid";
+}
 
 /// Floats of one packed row of n elements: whole steps of 32.
 constexpr std::size_t packed_size(std::size_t n) noexcept { return (n + 31) / 32 * 32; }
+
+/// Floats from one packed row to the next: rows an exact number of pages apart would share the same
+/// few lines of the first-level cache.
+constexpr std::size_t packed_stride(std::size_t n) noexcept { return packed_size(n) + 16; }
 
 /// y[t][row] = (scale * (W[row] . x[t]) + bias[row]) * post for rows of W and tokens t.
 struct Linear {

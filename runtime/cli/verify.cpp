@@ -1,0 +1,282 @@
+// SPDX-FileCopyrightText: 2026 hybridstate contributors
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <exception>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cli/command.hpp"
+#include "cli/model_options.hpp"
+#include "cli/text_table.hpp"
+#include "report/file.hpp"
+#include "report/progress.hpp"
+#include "verify/verify.hpp"
+
+namespace hybridstate::runtime {
+
+namespace {
+
+struct VerifyOptions {
+  std::string model;
+  std::uint64_t runs = 200;
+  std::uint64_t seed = 1;
+  std::vector<std::string> organizations = {"S0", "S1", "S2", "D0", "D0-M512"};
+  std::string carry = "all";
+  std::string scenario = "all";
+  std::string broken = "none";
+  bool conditions = false;
+  unsigned threads = 0;
+  std::string json;
+};
+
+/// What the requests of a scenario compute alone, once for all organizations on the same grid.
+struct SharedReferences {
+  std::once_flag once;
+  std::vector<verify::Reference> all;
+};
+
+struct Job {
+  verify::Scenario scenario;
+  std::shared_ptr<SharedReferences> references;  ///< null: its own
+  verify::Counts counts;
+  bool done = false;
+};
+
+std::vector<std::string> row_of(const std::string& name, const verify::Counts& c) {
+  std::vector<std::string> cells = {name};
+  for (std::uint64_t n : {c.runs, c.requests, c.adopted_tokens, c.preemptions, c.tokens, c.logits,
+                          c.checkpoints, c.blocks, c.mismatches()})
+    cells.push_back(grouped_count(n));
+  return cells;
+}
+
+nlohmann::ordered_json json_of(const verify::Counts& c) {
+  return {{"runs", c.runs},
+          {"requests", c.requests},
+          {"adopted_tokens", c.adopted_tokens},
+          {"preemptions", c.preemptions},
+          {"tokens", c.tokens},
+          {"logit_vectors", c.logits},
+          {"checkpoints", c.checkpoints},
+          {"attention_blocks", c.blocks},
+          {"different_tokens", c.different_tokens},
+          {"different_logit_vectors", c.different_logits},
+          {"different_checkpoints", c.different_checkpoints},
+          {"different_attention_blocks", c.different_blocks},
+          {"forbidden_writes", c.forbidden_writes}};
+}
+
+/// All jobs in order; stops handing out work once one differs, so that the first that fails is the
+/// smallest.
+void run_jobs(std::vector<Job>& jobs, const verify::VerifyModel& model, unsigned threads) {
+  Progress progress("verifying", jobs.size());
+  std::atomic<std::size_t> next{0};
+  std::atomic<bool> failed{false};
+  std::exception_ptr failure;
+  std::mutex mutex;
+  auto const work = [&] {
+    for (std::size_t i = next++; i < jobs.size() && !failed; i = next++) {
+      try {
+        Job& job = jobs[i];
+        if (job.references) {
+          std::call_once(job.references->once,
+                         [&] { job.references->all = references_of(job.scenario, model); });
+          job.counts = verify_scenario(job.scenario, model, job.references->all);
+        } else {
+          job.counts = verify_scenario(job.scenario, model);
+        }
+        jobs[i].done = true;
+        if (jobs[i].counts.mismatches() > 0) failed = true;
+      } catch (...) {
+        std::lock_guard const lock(mutex);
+        if (!failure) failure = std::current_exception();
+        failed = true;
+      }
+      progress.advance();
+    }
+  };
+  std::vector<std::thread> pool;
+  for (unsigned i = 1; i < threads; ++i) pool.emplace_back(work);
+  work();
+  for (std::thread& t : pool) t.join();
+  progress.finish();
+  if (failure) std::rethrow_exception(failure);
+}
+
+/// Which conditions of exact continuation each named scenario needs: one given up at a time. Here a
+/// difference is what one looks for.
+int compare_conditions(const FalconH1Config& config, const verify::VerifyModel& model, Arm arm,
+                       cpu::Carry carry) {
+  std::vector<verify::Scenario> scenarios;
+  for (std::string const& name : verify::named_scenarios())
+    for (verify::Scenario& s : verify::named_scenario(config, name, arm, carry))
+      if (s.cap <= 16) scenarios.push_back(std::move(s));
+  std::vector<std::vector<std::string>> cells = {{"given up"}};
+  for (verify::Scenario const& s : scenarios) cells[0].push_back(s.name);
+  Progress progress("verifying", scenarios.size() * cpu::condition_names.size());
+  for (cpu::ConditionName const& condition : cpu::condition_names) {
+    auto& row = cells.emplace_back(1, std::string(condition.name));
+    for (verify::Scenario s : scenarios) {
+      s.broken = condition.condition;
+      verify::Counts const c = verify_scenario(s, model);
+      row.push_back(c.different_logits + c.different_tokens == 0
+                        ? "equal"
+                        : fmt::format("{} of {} logits, {} tokens", c.different_logits, c.logits,
+                                      c.different_tokens));
+      progress.advance();
+    }
+  }
+  progress.finish();
+  fmt::print("Logit vectors and tokens that differ from each request alone, {}, carry {}:\n{}",
+             arm_name(arm), cpu::carry_name(carry), aligned_table(cells));
+  return 0;
+}
+
+int verify_command(const VerifyOptions& options) {
+  FalconH1Model const loaded = FalconH1Model::load(options.model);
+  verify::VerifyModel const model{&loaded, 1};
+  std::optional<cpu::Condition> const broken = cpu::parse_condition(options.broken);
+  if (!broken)
+    throw UsageError(
+        fmt::format("--break {}: use none, canonical-partition, lossless-checkpoint, "
+                    "batch-invariance or same-provenance",
+                    options.broken));
+  std::vector<Arm> arms;
+  for (std::string const& name : options.organizations) {
+    arms.push_back(arm_option("--orgs", name));
+    if (arms.back() == Arm::infinite || arms.back() == Arm::byte_exact)
+      throw UsageError("--orgs: verify runs in organizations: S0, S1, S2, D0 and D0-M512");
+  }
+  if (arms.empty()) throw UsageError("--orgs: name at least one organization");
+  std::vector<cpu::Carry> carries;
+  if (options.carry == "all")
+    carries = {cpu::Carry::bf16_per_token, cpu::Carry::fp32, cpu::Carry::bf16_at_grid};
+  else
+    carries = {parse_carry(options.carry)};
+  if (options.conditions)
+    return compare_conditions(loaded.config(), model, arms.front(), carries.front());
+
+  std::vector<Job> jobs;
+  std::map<std::string, std::shared_ptr<SharedReferences>> shared;
+  if (options.scenario != "none")
+    for (std::string const& name : verify::named_scenarios()) {
+      if (options.scenario != "all" && options.scenario != name) continue;
+      for (Arm arm : arms)
+        for (verify::Scenario& s :
+             verify::named_scenario(loaded.config(), name, arm, carries.front())) {
+          auto& references =
+              shared[fmt::format("{} {} {}", s.name, s.block_tokens, s.checkpoint_tokens)];
+          if (!references) references = std::make_shared<SharedReferences>();
+          jobs.push_back({std::move(s), references, {}, false});
+        }
+    }
+  if (options.scenario != "none" && jobs.empty())
+    throw UsageError(fmt::format(
+        "--scenario {}: use depths, concurrent, batches, reclaim, all or none", options.scenario));
+  for (std::uint64_t i = 0; i < options.runs; ++i) {
+    verify::ScenarioChoice choice;
+    choice.arm = arms[i % arms.size()];
+    if (options.carry != "all") choice.carry = carries.front();
+    jobs.push_back(
+        {verify::random_scenario(loaded.config(), options.seed + i, choice), nullptr, {}, false});
+  }
+  for (Job& job : jobs) job.scenario.broken = *broken;
+  unsigned const threads =
+      options.threads != 0 ? options.threads : std::max(1U, std::thread::hardware_concurrency());
+  run_jobs(jobs, model, threads);
+
+  std::map<std::string, verify::Counts> rows;
+  std::vector<std::string> order;
+  verify::Counts total;
+  Job const* wrong = nullptr;
+  for (Job const& job : jobs) {
+    if (!job.done) continue;
+    std::string const name = fmt::format("{} {}", job.scenario.name, arm_name(job.scenario.arm));
+    if (rows.emplace(name, verify::Counts{}).second) order.push_back(name);
+    rows[name] += job.counts;
+    total += job.counts;
+    if (wrong == nullptr && job.counts.mismatches() > 0) wrong = &job;
+  }
+  std::vector<std::vector<std::string>> cells = {{"", "runs", "requests", "adopted tokens",
+                                                  "preemptions", "tokens", "logits", "checkpoints",
+                                                  "blocks", "mismatches"}};
+  for (std::string const& name : order) cells.push_back(row_of(name, rows[name]));
+  cells.push_back(row_of("total", total));
+  fmt::print("Compared to the bit with each request alone and uninterrupted:\n{}",
+             aligned_table(cells));
+  if (!options.json.empty()) {
+    nlohmann::ordered_json out;
+    for (std::string const& name : order) out["rows"][name] = json_of(rows[name]);
+    out["total"] = json_of(total);
+    if (wrong != nullptr) out["first_mismatch"] = describe(wrong->scenario);
+    write_text_atomically(options.json, out.dump(2) + "\n");
+  }
+  if (wrong == nullptr) return 0;
+  verify::Counts const& c = wrong->counts;
+  fmt::print("\nfirst mismatch: {}\n", describe(wrong->scenario));
+  fmt::print(
+      "  {} tokens, {} logit vectors, {} checkpoints, {} attention blocks differ; {} writes were "
+      "not allowed\n",
+      c.different_tokens, c.different_logits, c.different_checkpoints, c.different_blocks,
+      c.forbidden_writes);
+  verify::Scenario const smallest = shrink(wrong->scenario, model);
+  fmt::print("  it still fails with {} of {} requests\n", smallest.workload.requests.size(),
+             wrong->scenario.workload.requests.size());
+  if (wrong->scenario.name == "random")
+    fmt::print(
+        "  again: hybridstate verify --model {} --scenario none --runs 1 --seed {} --orgs {}{}\n",
+        options.model, wrong->scenario.seed, arm_name(wrong->scenario.arm),
+        options.carry == "all" ? "" : " --carry " + options.carry);
+  return 1;
+}
+
+}  // namespace
+
+void add_verify(CLI::App& app, Action& action) {
+  CLI::App* const command = app.add_subcommand(
+      "verify",
+      "Show that continuation from retained state computes the same bits as a request alone");
+  auto const options = std::make_shared<VerifyOptions>();
+  command->add_option("--model", options->model, "the model's folder")->required();
+  command->add_option("--runs", options->runs, "random serving runs")->capture_default_str();
+  command->add_option("--seed", options->seed, "seed of the first one")->capture_default_str();
+  command->add_option("--orgs", options->organizations, "S0, S1, S2, D0, D0-M512")
+      ->delimiter(',')
+      ->capture_default_str();
+  command
+      ->add_option("--carry", options->carry,
+                   "stored recurrent state: fp32, bf16-per-token, bf16-at-grid or all")
+      ->capture_default_str();
+  command
+      ->add_option("--scenario", options->scenario,
+                   "named runs: depths, concurrent, batches, reclaim, all or none")
+      ->capture_default_str();
+  command
+      ->add_option("--break", options->broken,
+                   "give up one condition: canonical-partition, lossless-checkpoint, "
+                   "batch-invariance or same-provenance")
+      ->capture_default_str();
+  command->add_flag("--conditions", options->conditions,
+                    "table: which named scenarios differ without which condition (first of --orgs "
+                    "and --carry)");
+  command->add_option("--threads", options->threads, "runs at a time (default: all cores)");
+  command->add_option("--json", options->json, "write the counts as JSON");
+  command->footer(
+      "Exit code 1 at the first mismatch, with the smallest seed that shows it.\n"
+      "example:\n  hybridstate make-model --preset tiny --seed 7 --out out/m\n"
+      "  hybridstate verify --model out/m --runs 1000");
+  command->callback(
+      [options, &action] { action = [options] { return verify_command(*options); }; });
+}
+
+}  // namespace hybridstate::runtime

@@ -1,0 +1,16 @@
+// SPDX-FileCopyrightText: 2026 hybridstate contributors
+// SPDX-License-Identifier: Apache-2.0
+#include <hybridstate/organization/conv_slab_packed.hpp>
+
+#include "verify/verify_template.hpp"
+
+namespace hybridstate::runtime::verify {
+
+Counts verify_conv_slab_packed(const Scenario& s, const VerifyModel& model,
+                               const std::vector<Reference>& references) {
+  StateLayout const layout = layout_of(s, model.config());
+  return verify_in(s, model, references,
+                   [&](PoolUnits units) { return ConvSlabPacked<>(layout, units[0]); });
+}
+
+}  // namespace hybridstate::runtime::verify

@@ -1,0 +1,259 @@
+// SPDX-FileCopyrightText: 2026 hybridstate contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// One verified run, instantiated once per organization in its own file.
+
+#include <algorithm>
+#include <hybridstate/cache/joint_cache.hpp>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "executor/cpu/executor.hpp"
+#include "scheduler/clock.hpp"
+#include "scheduler/content.hpp"
+#include "scheduler/scheduler.hpp"
+#include "verify/reference.hpp"
+#include "verify/verify.hpp"
+
+namespace hybridstate::runtime::verify {
+
+/// Changes nothing. Tests put something else here, to show that it is noticed.
+struct Honest {
+  template <class Cache>
+  void chunk(const Cache&, const Chunk&, cpu::ForwardChunk&) noexcept {}
+};
+
+/// Looks at what the executor is about to write and at the logits that it got.
+template <class Cache, class Tamper>
+class Watcher {
+ public:
+  Watcher(const Cache& cache, const std::vector<Reference>& references, Counts& counts,
+          Tamper& tamper)
+      : cache_(cache), references_(references), counts_(counts), tamper_(tamper) {}
+
+  void chunk(const Chunk& c, cpu::ForwardChunk& f) {
+    tamper_.chunk(cache_, c, f);
+    // Committed before it is computed: what this step publishes carries this step's number.
+    Step const now = cache_.current_step();
+    Tokens const from = std::max(f.begin, f.kv_valid_until);
+    Tokens const end = c.begin + c.count;
+    Tokens const size = cache_.block_tokens();
+    if (from < std::min(cache_.kv_valid_until(c.sequence), end)) ++counts_.forbidden_writes;
+    auto const blocks = cache_.blocks(c.sequence);
+    for (Tokens b = from / size; b * size < end; ++b)
+      if (cache_.published(blocks[b]) && cache_.published_step(blocks[b]) < now)
+        ++counts_.forbidden_writes;
+    for (HeldState const& h : cache_.states(c.sequence).subspan(cache_.first_target(c.sequence)))
+      if (cache_.published(h.state) && cache_.published_step(h.state) < now)
+        ++counts_.forbidden_writes;
+  }
+  void logits(std::uint32_t request, Tokens position, std::span<const float> logits) {
+    Reference const& reference = references_[request];
+    Tokens const n = position - prompt(request);
+    ++counts_.logits;
+    if (n >= reference.logits.size() || reference.logits[n] != bits_of(logits))
+      ++counts_.different_logits;
+  }
+  void set_prompts(const Workload& workload) { workload_ = &workload; }
+
+ private:
+  Tokens prompt(std::uint32_t request) const { return workload_->requests[request].prompt_tokens; }
+
+  const Cache& cache_;
+  const std::vector<Reference>& references_;
+  Counts& counts_;
+  Tamper& tamper_;
+  const Workload* workload_ = nullptr;
+};
+
+/// After every step: what it published, and what it continued from, against the reference.
+template <class Cache, class Executor>
+class Inspector {
+ public:
+  Inspector(const Scenario& scenario, const Cache& cache, const Executor& executor,
+            const TokenContent& content, const std::vector<Reference>& references, Counts& counts)
+      : scenario_(scenario),
+        cache_(cache),
+        executor_(executor),
+        content_(content),
+        references_(references),
+        counts_(counts),
+        next_(scenario.workload.requests.size()) {}
+
+  template <class Scheduler>
+  void after_step(const Scheduler& scheduler, const StepPlan& plan) {
+    for (Chunk const& c : plan.chunks) {
+      Tokens const end = c.begin + c.count;
+      bool const adopted = c.begin > 0 && next_[c.request] != c.begin;
+      if (adopted) counts_.adopted_tokens += c.begin;
+      next_[c.request] = end;
+      look(c.request, adopted ? 0 : c.begin, end);
+    }
+    for (std::uint32_t r = 0; r < next_.size(); ++r)
+      if (scheduler.record(r).preemptions != preemptions(r)) {
+        counts_.preemptions += scheduler.record(r).preemptions - preemptions_[r];
+        preemptions_[r] = scheduler.record(r).preemptions;
+        next_[r] = 0;
+      }
+  }
+
+  /// Everything that is still published, once more.
+  void finish() {
+    for (auto const& [handle, seen] : blocks_)
+      if (still(AttentionHandle{handle}, seen)) check_block(AttentionHandle{handle}, seen);
+    for (auto const& [handle, seen] : states_)
+      if (still(StateHandle{handle}, seen)) check_state(StateHandle{handle}, seen);
+  }
+
+ private:
+  /// Where a published object came from.
+  struct Seen {
+    std::uint32_t request = 0;
+    Tokens end = 0;
+    Step step = 0;
+    NodeIndex node;
+  };
+
+  std::uint32_t preemptions(std::uint32_t r) {
+    if (preemptions_.size() < next_.size()) preemptions_.resize(next_.size());
+    return preemptions_[r];
+  }
+  template <class Handle>
+  bool still(Handle h, const Seen& seen) const {
+    return cache_.published(h) && cache_.published_step(h) == seen.step &&
+           cache_.node(h) == seen.node;
+  }
+
+  /// Compares every object on the request's path that ends in (from, to].
+  void look(std::uint32_t request, Tokens from, Tokens to) {
+    auto const& index = cache_.index();
+    std::span<const TokenId> const tokens = content_.tokens(request);
+    NodeIndex n = index.find_root(scenario_.workload.requests[request].salt, {});
+    Tokens const size = cache_.block_tokens();
+    for (Tokens end = size; n && end <= to; end += size) {
+      TokenId const* const block = tokens.data() + (end - size);
+      n = index.find_child(n, {block_key({block, size}), block});
+      if (!n || end <= from) continue;
+      PrefixNode const& node = index[n];
+      for (std::int32_t h : {node.oldest_unit, node.newest_unit})
+        if (h >= 0) {
+          Seen const seen{request, end, cache_.published_step(AttentionHandle{h}), n};
+          check_block(AttentionHandle{h}, seen);
+          blocks_[h] = seen;
+          if (node.oldest_unit == node.newest_unit) break;
+        }
+      for (std::int32_t h : {node.oldest_state, node.newest_state})
+        if (h >= 0) {
+          Seen const seen{request, end, cache_.published_step(StateHandle{h}), n};
+          check_state(StateHandle{h}, seen);
+          states_[h] = seen;
+          if (node.oldest_state == node.newest_state) break;
+        }
+    }
+  }
+
+  void check_block(AttentionHandle a, const Seen& seen) {
+    ++counts_.blocks;
+    auto const& expected = references_[seen.request].blocks;
+    std::size_t const i = seen.end / cache_.block_tokens() - 1;
+    auto const& memory = executor_.memory();
+    if (i >= expected.size() ||
+        bits_of_block(executor_.forward().config(), memory.kv(), memory.block(a),
+                      cache_.block_tokens()) != expected[i])
+      ++counts_.different_blocks;
+  }
+  void check_state(StateHandle s, const Seen& seen) {
+    ++counts_.checkpoints;
+    auto const& expected = references_[seen.request].checkpoints;
+    std::size_t const i = seen.end / cache_.checkpoint_tokens();
+    table_.clear();
+    executor_.memory().append(s, table_);
+    if (i >= expected.size() || bits_of_state(executor_.forward().config(),
+                                              executor_.memory().row(table_.data())) != expected[i])
+      ++counts_.different_checkpoints;
+  }
+
+  const Scenario& scenario_;
+  const Cache& cache_;
+  const Executor& executor_;
+  const TokenContent& content_;
+  const std::vector<Reference>& references_;
+  Counts& counts_;
+  std::vector<Tokens> next_;
+  std::vector<std::uint32_t> preemptions_;
+  std::map<std::int32_t, Seen> blocks_, states_;
+  std::vector<std::int32_t> table_;
+};
+
+inline CacheOptions cache_options(const Scenario& s) {
+  CacheOptions options;
+  options.max_sequences = s.cap + static_cast<std::uint32_t>(s.workload.requests.size());
+  options.fences = s.fences;
+  options.key_bytes = 0;
+  options.placement = s.placement;
+  options.reuse_beyond_joint = s.reuse_beyond_joint;
+  options.retention = s.retention;
+  options.pinning = s.pinning;
+  return options;
+}
+
+template <class Cache, class Tamper>
+Counts verify_with(const Scenario& s, const VerifyModel& model, Cache& cache,
+                   const std::vector<Reference>& references, Tamper& tamper) {
+  Counts counts;
+  ++counts.runs;
+  counts.requests = s.workload.requests.size();
+  TokenContent content(s.workload, model.config().vocabulary);
+  cpu::ForwardOptions options;
+  options.carry = s.carry;
+  options.broken = s.broken;
+  options.max_tokens = s.token_budget;
+  options.threads = model.threads;
+  Watcher<Cache, Tamper> watcher(cache, references, counts, tamper);
+  watcher.set_prompts(s.workload);
+  cpu::CpuExecutor executor(cache, cpu::tensors_of(*model.model), options, content, s.sampling,
+                            cpu::StepTime::unit, watcher);
+  VirtualClock clock;
+  FixedHeadroom gate;
+  for (int pool = 0; pool < max_pools; ++pool) gate.headroom[pool] = s.headroom;
+  Inspector inspector(s, cache, executor, content, references, counts);
+  SchedulerOptions const scheduling{s.cap, s.token_budget, s.fence_lag};
+  Scheduler scheduler(s.workload, cache, executor, clock, content, gate, scheduling, inspector);
+  scheduler.run();
+  inspector.finish();
+  for (std::uint32_t r = 0; r < s.workload.requests.size(); ++r) {
+    // A request that outgrew the pool has emitted less; what it emitted must agree.
+    auto const emitted = content.tokens(r).subspan(s.workload.requests[r].prompt_tokens);
+    auto const& expected = references[r].generated;
+    counts.tokens += emitted.size();
+    for (std::size_t i = 0; i < emitted.size(); ++i)
+      if (i >= expected.size() || emitted[i] != expected[i]) ++counts.different_tokens;
+    if (scheduler.record(r).outcome == RequestOutcome::completed &&
+        emitted.size() != expected.size())
+      ++counts.different_tokens;
+  }
+  return counts;
+}
+
+/// Builds the organization with `make(units)` and serves the scenario under its reclaim order.
+template <class Make, class Tamper = Honest>
+Counts verify_in(const Scenario& s, const VerifyModel& model,
+                 const std::vector<Reference>& references, Make make, Tamper tamper = {}) {
+  using Organization = decltype(make(PoolUnits{}));
+  CacheOptions const options = cache_options(s);
+  if (s.order == OrderPolicy::paper) {
+    JointCache<Organization> cache(make(s.units), options, PaperOrder{s.slab_position});
+    return verify_with(s, model, cache, references, tamper);
+  }
+  JointCache<Organization, PathSafeLru> cache(make(s.units), options, PathSafeLru{});
+  return verify_with(s, model, cache, references, tamper);
+}
+
+Counts verify_coarse_page(const Scenario&, const VerifyModel&, const std::vector<Reference>&);
+Counts verify_recurrent_paged(const Scenario&, const VerifyModel&, const std::vector<Reference>&);
+Counts verify_conv_slab_packed(const Scenario&, const VerifyModel&, const std::vector<Reference>&);
+Counts verify_native_dual_pool(const Scenario&, const VerifyModel&, const std::vector<Reference>&);
+
+}  // namespace hybridstate::runtime::verify
