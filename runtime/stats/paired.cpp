@@ -153,9 +153,8 @@ std::vector<double> holm(std::span<const double> p) {
   for (double each : p) check_p("Holm", each);
   std::vector<std::size_t> order(p.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::sort(order.begin(), order.end(), [&](std::size_t x, std::size_t y) {
-    return p[x] != p[y] ? p[x] < p[y] : x < y;
-  });
+  std::sort(order.begin(), order.end(),
+            [&](std::size_t x, std::size_t y) { return p[x] != p[y] ? p[x] < p[y] : x < y; });
   std::vector<double> adjusted(p.size());
   double most = 0;
   for (std::size_t rank = 0; rank < order.size(); ++rank) {
