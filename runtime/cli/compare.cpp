@@ -27,10 +27,7 @@ int compare(CompareOptions& options) {
     for (std::string const& name : options.organizations) {
       RunSpec spec = setup.spec;
       spec.arm = arm_option("--orgs", name);
-      spec.order = choice.order;
-      spec.reuse_beyond_joint |= choice.reuse_beyond_joint;
-      if (choice.retention && spec.retention.mode == RetentionMode::none)
-        spec.retention.mode = RetentionMode::holders;
+      apply(choice, spec);
       specs.push_back(spec);
     }
   }

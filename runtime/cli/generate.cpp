@@ -9,6 +9,7 @@
 
 #include "cli/command.hpp"
 #include "cli/model_options.hpp"
+#include "executor/cpu/forward.hpp"
 #include "model/weights.hpp"
 #include "scheduler/run.hpp"
 

@@ -15,10 +15,6 @@ cpu::Carry parse_carry(const std::string& text) {
   throw UsageError(fmt::format("--carry {}: use fp32, bf16-per-token or bf16-at-grid", text));
 }
 
-ModelGeometry geometry_for(const FalconH1Config& config, cpu::Carry carry) {
-  return config.geometry(2, carry == cpu::Carry::fp32 ? 4 : 2, 2);
-}
-
 Arm arm_option(const char* option, const std::string& name) {
   try {
     return parse_arm(name);

@@ -2,20 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <hybridstate/geometry/model.hpp>
 #include <string>
 
 #include "executor/cpu/kernels.hpp"
-#include "model/falcon_config.hpp"
 #include "scheduler/run.hpp"
 
 namespace hybridstate::runtime {
 
 /// "fp32", "bf16-per-token" or "bf16-at-grid"; UsageError otherwise.
 cpu::Carry parse_carry(const std::string& text);
-
-/// The serving state of a model under a carry: FP32 carries store FP32 states.
-ModelGeometry geometry_for(const FalconH1Config& config, cpu::Carry carry);
 
 /// parse_arm with the option's name in the sentence.
 Arm arm_option(const char* option, const std::string& name);

@@ -21,11 +21,7 @@ struct RunOptions : ServingOptions {
 int run(RunOptions& options) {
   ServingSetup const setup = prepare(options, 1);
   RunSpec spec = setup.spec;
-  PolicyChoice const choice = parse_policy(options.policy);
-  spec.order = choice.order;
-  spec.reuse_beyond_joint |= choice.reuse_beyond_joint;
-  if (choice.retention && spec.retention.mode == RetentionMode::none)
-    spec.retention.mode = RetentionMode::holders;
+  apply(parse_policy(options.policy), spec);
   spec.arm = arm_option("--org", options.organization);
   Comparison comparison;
   comparison.model = setup.model_name;

@@ -5,25 +5,22 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <charconv>
 #include <cmath>
-#include <exception>
 #include <filesystem>
 #include <hybridstate/geometry/presets.hpp>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string_view>
-#include <thread>
 
 #include "cli/command.hpp"
+#include "cli/jobs.hpp"
 #include "cli/model_options.hpp"
 #include "cli/quantities.hpp"
+#include "executor/cpu/forward.hpp"
 #include "model/hf_config.hpp"
 #include "report/html.hpp"
 #include "report/json.hpp"
-#include "report/progress.hpp"
 #include "workload/block_ids.hpp"
 
 namespace hybridstate::runtime {
@@ -147,6 +144,13 @@ PolicyChoice parse_policy(const std::string& text) {
     }
   }
   return choice;
+}
+
+void apply(const PolicyChoice& choice, ServingPolicy& policy) {
+  policy.order = choice.order;
+  policy.reuse_beyond_joint |= choice.reuse_beyond_joint;
+  if (choice.retention && policy.retention.mode == RetentionMode::none)
+    policy.retention.mode = RetentionMode::holders;
 }
 
 namespace {
@@ -370,9 +374,7 @@ void serve_all(const ServingOptions& options, const ServingSetup& setup,
     workloads.push_back(std::move(workload));
   }
   Tokens longest = 0;
-  for (Workload const& workload : workloads)
-    for (Request const& r : workload.requests)
-      longest = std::max(longest, r.prompt_tokens + r.output_tokens);
+  for (Workload const& workload : workloads) longest = std::max(longest, longest_request(workload));
   if (same_work) {
     Tokens const most = longest_that_fits(specs, longest);
     if (most < longest)
@@ -398,38 +400,16 @@ void serve_all(const ServingOptions& options, const ServingSetup& setup,
 
   std::size_t const jobs = specs.size() * workloads.size();
   comparison.runs.resize(jobs);
-  Progress progress("serving", jobs);
-  std::atomic<std::size_t> next{0};
-  std::exception_ptr failure;
-  std::mutex failure_mutex;
-  auto const work = [&] {
-    for (std::size_t job = next++; job < jobs; job = next++) {
-      std::size_t const w = job % workloads.size();
-      RunSpec const& spec = specs[job / workloads.size()];
-      try {
-        RunResult result = run_workload(spec, workloads[w], *ids.at({w, block_tokens_of(spec)}));
-        result.seed = setup.seeds[w];
-        comparison.runs[job] = std::move(result);
-      } catch (...) {
-        std::lock_guard const lock(failure_mutex);
-        if (!failure) failure = std::current_exception();
-        next = jobs;
-        return;
-      }
-      progress.advance();
-    }
-  };
   // A real executor has the machine to itself: runs that share it would slow each other down.
-  std::size_t const wanted = setup.cpu ? 1
-                             : options.threads != 0
-                                 ? options.threads
-                                 : std::max(1U, std::thread::hardware_concurrency());
-  std::vector<std::thread> pool;
-  for (std::size_t i = 1; i < std::min(wanted, jobs); ++i) pool.emplace_back(work);
-  work();
-  for (std::thread& t : pool) t.join();
-  progress.finish();
-  if (failure) std::rethrow_exception(failure);
+  unsigned const threads = setup.cpu ? 1 : thread_count(options.threads);
+  run_jobs("serving", jobs, threads, [&](std::size_t job) {
+    std::size_t const w = job % workloads.size();
+    RunSpec const& spec = specs[job / workloads.size()];
+    RunResult result = run_workload(spec, workloads[w], *ids.at({w, block_tokens_of(spec)}));
+    result.seed = setup.seeds[w];
+    comparison.runs[job] = std::move(result);
+    return true;
+  });
 }
 
 void write_outputs(const ServingOptions& options, const Comparison& comparison) {

@@ -64,6 +64,8 @@ struct PolicyChoice {
   bool retention = false;
 };
 PolicyChoice parse_policy(const std::string& text);
+/// Adds the choice to what single options said.
+void apply(const PolicyChoice& choice, ServingPolicy& policy);
 
 /// The options after checking: everything but the arm and the policy of a run.
 struct ServingSetup {

@@ -2,20 +2,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <atomic>
-#include <cstdio>
-#include <exception>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "cli/command.hpp"
+#include "cli/jobs.hpp"
 #include "cli/model_options.hpp"
 #include "cli/text_table.hpp"
 #include "report/file.hpp"
@@ -76,41 +72,17 @@ nlohmann::ordered_json json_of(const verify::Counts& c) {
           {"forbidden_writes", c.forbidden_writes}};
 }
 
-/// All jobs in order; stops handing out work once one differs, so that the first that fails is the
-/// smallest.
-void run_jobs(std::vector<Job>& jobs, const verify::VerifyModel& model, unsigned threads) {
-  Progress progress("verifying", jobs.size());
-  std::atomic<std::size_t> next{0};
-  std::atomic<bool> failed{false};
-  std::exception_ptr failure;
-  std::mutex mutex;
-  auto const work = [&] {
-    for (std::size_t i = next++; i < jobs.size() && !failed; i = next++) {
-      try {
-        Job& job = jobs[i];
-        if (job.references) {
-          std::call_once(job.references->once,
-                         [&] { job.references->all = references_of(job.scenario, model); });
-          job.counts = verify_scenario(job.scenario, model, job.references->all);
-        } else {
-          job.counts = verify_scenario(job.scenario, model);
-        }
-        jobs[i].done = true;
-        if (jobs[i].counts.mismatches() > 0) failed = true;
-      } catch (...) {
-        std::lock_guard const lock(mutex);
-        if (!failure) failure = std::current_exception();
-        failed = true;
-      }
-      progress.advance();
-    }
-  };
-  std::vector<std::thread> pool;
-  for (unsigned i = 1; i < threads; ++i) pool.emplace_back(work);
-  work();
-  for (std::thread& t : pool) t.join();
-  progress.finish();
-  if (failure) std::rethrow_exception(failure);
+/// Stops handing out work once one differs: in order, so the first that fails is the smallest.
+bool verify_job(Job& job, const verify::VerifyModel& model) {
+  if (job.references) {
+    std::call_once(job.references->once,
+                   [&] { job.references->all = references_of(job.scenario, model); });
+    job.counts = verify_scenario(job.scenario, model, job.references->all);
+  } else {
+    job.counts = verify_scenario(job.scenario, model);
+  }
+  job.done = true;
+  return job.counts.mismatches() == 0;
 }
 
 /// Which conditions of exact continuation each named scenario needs: one given up at a time. Here a
@@ -191,9 +163,8 @@ int verify_command(const VerifyOptions& options) {
         {verify::random_scenario(loaded.config(), options.seed + i, choice), nullptr, {}, false});
   }
   for (Job& job : jobs) job.scenario.broken = *broken;
-  unsigned const threads =
-      options.threads != 0 ? options.threads : std::max(1U, std::thread::hardware_concurrency());
-  run_jobs(jobs, model, threads);
+  run_jobs("verifying", jobs.size(), thread_count(options.threads),
+           [&](std::size_t i) { return verify_job(jobs[i], model); });
 
   std::map<std::string, verify::Counts> rows;
   std::vector<std::string> order;

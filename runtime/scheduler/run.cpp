@@ -53,23 +53,24 @@ OrganizationKind kind_of(Arm arm) {
   }
 }
 
-std::string policy_name(const RunSpec& spec) {
-  std::string name = spec.order == OrderPolicy::paper ? "paper" : "path-safe";
-  if (spec.reuse_beyond_joint) name += " + reuse beyond J";
-  if (spec.placement.kind == PlacementKind::every_kth)
-    name += fmt::format(" + every {} boundaries", spec.placement.every);
-  if (spec.placement.kind == PlacementKind::last_only) name += " + last boundary only";
-  if (spec.slab_position == SlabPosition::front) name += " + slabs to front";
-  if (spec.slab_position == SlabPosition::back) name += " + slabs to back";
-  if (spec.retention.mode != RetentionMode::none) {
+std::string policy_name(const ServingPolicy& policy) {
+  std::string name = policy.order == OrderPolicy::paper ? "paper" : "path-safe";
+  if (policy.reuse_beyond_joint) name += " + reuse beyond J";
+  if (policy.placement.kind == PlacementKind::every_kth)
+    name += fmt::format(" + every {} boundaries", policy.placement.every);
+  if (policy.placement.kind == PlacementKind::last_only) name += " + last boundary only";
+  if (policy.slab_position == SlabPosition::front) name += " + slabs to front";
+  if (policy.slab_position == SlabPosition::back) name += " + slabs to back";
+  if (policy.retention.mode != RetentionMode::none) {
     name += fmt::format(" + {} retention (K = {})",
-                        spec.retention.mode == RetentionMode::producer ? "producer" : "holders'",
-                        spec.retention.distinct);
-    if (spec.retention.yield == RetentionYield::before_preemption)
+                        policy.retention.mode == RetentionMode::producer ? "producer" : "holders'",
+                        policy.retention.distinct);
+    if (policy.retention.yield == RetentionYield::before_preemption)
       name += " yielding before preemption";
   }
-  if (spec.pinning.distinct > 0) name += fmt::format(" + pinning (K = {})", spec.pinning.distinct);
-  if (spec.fences) name += fmt::format(" + fences (lag {})", spec.fence_lag);
+  if (policy.pinning.distinct > 0)
+    name += fmt::format(" + pinning (K = {})", policy.pinning.distinct);
+  if (policy.fences) name += fmt::format(" + fences (lag {})", policy.fence_lag);
   return name;
 }
 

@@ -6,9 +6,6 @@
 #include <functional>
 #include <hybridstate/geometry/budget.hpp>
 #include <hybridstate/geometry/layout.hpp>
-#include <hybridstate/policy/placement.hpp>
-#include <hybridstate/policy/reclaim_order.hpp>
-#include <hybridstate/policy/retention.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +15,7 @@
 #include "executor/simulated.hpp"
 #include "model/weights.hpp"
 #include "report/result.hpp"
+#include "scheduler/serving_policy.hpp"
 #include "workload/block_ids.hpp"
 #include "workload/request.hpp"
 
@@ -40,8 +38,6 @@ const char* arm_name(Arm arm);
 Arm parse_arm(std::string_view name);
 OrganizationKind kind_of(Arm arm);
 
-enum class OrderPolicy : std::uint8_t { paper, path_safe };
-
 /// A real model on the CPU instead of the step law.
 struct CpuSettings {
   const FalconH1Model* model = nullptr;
@@ -53,7 +49,7 @@ struct CpuSettings {
 };
 
 /// Everything that decides a run except the requests.
-struct RunSpec {
+struct RunSpec : ServingPolicy {
   Arm arm = Arm::s2;
   ModelGeometry model;
   Budget budget;
@@ -65,19 +61,10 @@ struct RunSpec {
   std::uint32_t cap = 63;
   Tokens token_budget = 2048;
   double headroom = 0;  ///< f: H = floor(f * B) in each pool
-  OrderPolicy order = OrderPolicy::paper;
-  SlabPosition slab_position = SlabPosition::by_last_state;
-  Placement placement;
-  bool reuse_beyond_joint = false;
-  Retention retention;
-  Pinning pinning;
-  bool fences = false;
-  std::uint32_t fence_lag = 0;
   bool keep_timeline = true;
   const CpuSettings* cpu = nullptr;  ///< null: simulated
 };
 
-std::string policy_name(const RunSpec& spec);
 StateLayout layout_of(const RunSpec& spec);
 Tokens block_tokens_of(const RunSpec& spec);
 

@@ -141,24 +141,11 @@ RunResult serve_cpu(const RunSpec& spec, const Workload& workload, Cache& cache,
   return result;
 }
 
-inline Tokens longest_request(const Workload& workload) {
-  Tokens longest = 1;
-  for (Request const& r : workload.requests)
-    longest = std::max(longest, r.prompt_tokens + r.output_tokens);
-  return longest;
-}
-
 inline CacheOptions cache_options(const RunSpec& spec, const Workload& workload) {
-  CacheOptions options;
+  CacheOptions options = cache_options(spec);
   options.max_sequences = spec.cap;
   options.max_sequence_tokens = longest_request(workload);
   options.identity = spec.cpu != nullptr ? BlockIdentity::tokens : BlockIdentity::trusted_id;
-  options.fences = spec.fences;
-  options.key_bytes = 0;
-  options.placement = spec.placement;
-  options.reuse_beyond_joint = spec.reuse_beyond_joint;
-  options.retention = spec.retention;
-  options.pinning = spec.pinning;
   return options;
 }
 
@@ -181,19 +168,11 @@ RunResult run_with(const RunSpec& spec, const Workload& workload, const BlockIds
   for (int pool = 0; pool < Organization::pools; ++pool)
     usable[pool] = plan.units[pool] > spec.null_units ? plan.units[pool] - spec.null_units : 0;
   FixedHeadroom gate = headroom_gate(spec, plan);
-  CacheOptions const options = cache_options(spec, workload);
-  RunResult result;
-  auto const served = [&](auto& cache) {
-    return spec.cpu != nullptr ? serve_cpu(spec, workload, cache, gate)
-                               : serve_simulated(spec, workload, ids, cache, gate, scale);
-  };
-  if (spec.order == OrderPolicy::paper) {
-    JointCache<Organization> cache(make(usable), options, PaperOrder{spec.slab_position});
-    result = served(cache);
-  } else {
-    JointCache<Organization, PathSafeLru> cache(make(usable), options, PathSafeLru{});
-    result = served(cache);
-  }
+  RunResult result =
+      with_cache(make(usable), cache_options(spec, workload), spec, [&](auto& cache) {
+        return spec.cpu != nullptr ? serve_cpu(spec, workload, cache, gate)
+                                   : serve_simulated(spec, workload, ids, cache, gate, scale);
+      });
   result.budget_bytes = plan.layer_bytes();
   result.total_bytes = plan.total_bytes();
   for (int pool = 0; pool < Organization::pools; ++pool) {

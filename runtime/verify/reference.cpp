@@ -3,7 +3,6 @@
 #include "verify/reference.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <hybridstate/core/hash.hpp>
 
 namespace hybridstate::runtime::verify {
@@ -12,23 +11,11 @@ namespace {
 
 /// Appends `bytes` bytes of stored numbers as floats: equal values in BF16 and FP32 read the same.
 void append(std::vector<float>& out, const std::byte* p, std::int64_t bytes, Dtype dtype) {
-  auto const count =
-      static_cast<std::size_t>(bytes) / (dtype == Dtype::f32 ? sizeof(float) : std::size_t{2});
-  std::size_t const at = out.size();
-  out.resize(at + count);
-  if (dtype == Dtype::f32) {
-    std::memcpy(out.data() + at, p, count * sizeof(float));
-    return;
-  }
-  for (std::size_t i = 0; i < count; ++i) {
-    std::uint16_t half = 0;
-    std::memcpy(&half, p + 2 * i, 2);
-    std::uint32_t const word = std::uint32_t{half} << 16;
-    std::memcpy(&out[at + i], &word, 4);
-  }
+  std::size_t const count = static_cast<std::size_t>(bytes) / dtype_bytes(dtype);
+  for (std::size_t i = 0; i < count; ++i) out.push_back(element_as_float(p, dtype, i));
 }
 
-std::int64_t width(Dtype dtype) { return dtype == Dtype::f32 ? 4 : 2; }
+std::int64_t width(Dtype dtype) { return static_cast<std::int64_t>(dtype_bytes(dtype)); }
 
 /// One sequence in plain memory: a state for every boundary, one attention unit per block.
 class PlainMemory {

@@ -9,16 +9,12 @@
 #include <hybridstate/geometry/storage_model.hpp>
 #include <stdexcept>
 
+#include "executor/cpu/forward.hpp"
 #include "math/deterministic.hpp"
 
 namespace hybridstate::runtime::verify {
 
 namespace {
-
-/// BF16 KV and convolution; the SSM state as the carry stores it.
-ModelGeometry geometry_of(const FalconH1Config& model, cpu::Carry carry) {
-  return model.geometry(2, carry == cpu::Carry::fp32 ? 4 : 2, 2);
-}
 
 class Dice {
  public:
@@ -33,13 +29,6 @@ class Dice {
  private:
   BitGenerator bits_;
 };
-
-Tokens longest(const Workload& workload) {
-  Tokens most = 1;
-  for (Request const& r : workload.requests)
-    most = std::max(most, r.prompt_tokens + r.output_tokens);
-  return most;
-}
 
 /// Units that hold a sequence of `tokens` with `states` states, in each pool.
 PoolUnits units_for(const Scenario& s, const StateLayout& layout, Tokens tokens, Units states) {
@@ -59,7 +48,7 @@ StateLayout layout_of(const Scenario& s, const FalconH1Config& model) {
   bool const dual = kind_of(s.arm) == OrganizationKind::native_dual_pool;
   (dual ? options.native_block_tokens : options.block_tokens) = s.block_tokens;
   (dual ? options.native_checkpoint_tokens : options.checkpoint_tokens) = s.checkpoint_tokens;
-  return checked_layout(geometry_of(model, s.carry), options).value();
+  return checked_layout(geometry_for(model, s.carry), options).value();
 }
 
 Scenario random_scenario(const FalconH1Config& model, std::uint64_t seed,
@@ -134,7 +123,7 @@ Scenario random_scenario(const FalconH1Config& model, std::uint64_t seed,
   s.workload.name = "verify";
 
   StateLayout const layout = verify::layout_of(s, model);
-  PoolUnits const least = units_for(s, layout, longest(s.workload), 2);
+  PoolUnits const least = units_for(s, layout, longest_request(s.workload), 2);
   std::uint32_t const room = dice.of<std::uint32_t>({100, 105, 110, 120, 135, 150, 200, 500});
   for (int pool = 0; pool < max_pools; ++pool) s.units[pool] = least[pool] * room / 100;
   if (dice.chance(25)) s.headroom = dice.below(1 + s.units[0] / 3);
@@ -155,7 +144,7 @@ std::vector<Scenario> named_scenario(const FalconH1Config& model, const std::str
     s.name = what;
     s.arm = arm;
     s.carry = carry;
-    StateLayout const native = checked_layout(geometry_of(model, carry), {}).value();
+    StateLayout const native = checked_layout(geometry_for(model, carry), {}).value();
     bool const dual = arm == Arm::d0;
     s.block_tokens = dual ? native.native_block_tokens() : 512;
     s.checkpoint_tokens = dual ? native.native_interval() : 512;
@@ -235,16 +224,8 @@ std::string describe(const Scenario& s) {
       s.name, s.seed, arm_name(s.arm), cpu::carry_name(s.carry), s.block_tokens,
       s.checkpoint_tokens, s.units[0], s.units[1] > 0 ? fmt::format("+{}", s.units[1]) : "", s.cap,
       s.token_budget, s.workload.requests.size());
-  text += s.order == OrderPolicy::paper ? ", paper order" : ", path-safe order";
+  text += ", " + policy_name(s);
   if (s.headroom > 0) text += fmt::format(", headroom {}", s.headroom);
-  if (s.placement.kind == PlacementKind::every_kth)
-    text += fmt::format(", every {} boundaries", s.placement.every);
-  if (s.placement.kind == PlacementKind::last_only) text += ", last boundary only";
-  if (s.reuse_beyond_joint) text += ", re-use beyond J";
-  if (s.fences) text += fmt::format(", fences (lag {})", s.fence_lag);
-  if (s.retention.mode != RetentionMode::none)
-    text += fmt::format(", retention K = {}", s.retention.distinct);
-  if (s.pinning.distinct > 0) text += fmt::format(", pinning K = {}", s.pinning.distinct);
   if (s.sampling.temperature > 0) text += ", sampled";
   if (s.broken != cpu::Condition::none)
     text += fmt::format(", without {}", cpu::condition_name(s.broken));

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <hybridstate/cache/types.hpp>
-#include <hybridstate/policy/reclaim_order.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -20,7 +19,7 @@ namespace hybridstate::runtime::verify {
 
 /// One serving run that is decided by a seed: requests and everything that could change where
 /// their state lives or when it is computed, and that must not change a bit of what they compute.
-struct Scenario {
+struct Scenario : ServingPolicy {
   std::string name;
   std::uint64_t seed = 0;
   Arm arm = Arm::s2;
@@ -31,14 +30,6 @@ struct Scenario {
   std::uint32_t cap = 8;
   Tokens token_budget = 128;
   Units headroom = 0;  ///< units in each pool
-  OrderPolicy order = OrderPolicy::paper;
-  SlabPosition slab_position = SlabPosition::by_last_state;
-  Placement placement;
-  Retention retention;
-  Pinning pinning;
-  bool reuse_beyond_joint = false;
-  bool fences = false;
-  std::uint32_t fence_lag = 0;
   cpu::SamplingOptions sampling;
   cpu::Condition broken = cpu::Condition::none;  ///< given up on purpose, in the reference as well
   Workload workload;

@@ -29,9 +29,13 @@ struct Honest {
 template <class Cache, class Tamper>
 class Watcher {
  public:
-  Watcher(const Cache& cache, const std::vector<Reference>& references, Counts& counts,
-          Tamper& tamper)
-      : cache_(cache), references_(references), counts_(counts), tamper_(tamper) {}
+  Watcher(const Workload& workload, const Cache& cache, const std::vector<Reference>& references,
+          Counts& counts, Tamper& tamper)
+      : workload_(workload),
+        cache_(cache),
+        references_(references),
+        counts_(counts),
+        tamper_(tamper) {}
 
   void chunk(const Chunk& c, cpu::ForwardChunk& f) {
     tamper_.chunk(cache_, c, f);
@@ -51,21 +55,18 @@ class Watcher {
   }
   void logits(std::uint32_t request, Tokens position, std::span<const float> logits) {
     Reference const& reference = references_[request];
-    Tokens const n = position - prompt(request);
+    Tokens const n = position - workload_.requests[request].prompt_tokens;
     ++counts_.logits;
     if (n >= reference.logits.size() || reference.logits[n] != bits_of(logits))
       ++counts_.different_logits;
   }
-  void set_prompts(const Workload& workload) { workload_ = &workload; }
 
  private:
-  Tokens prompt(std::uint32_t request) const { return workload_->requests[request].prompt_tokens; }
-
+  const Workload& workload_;
   const Cache& cache_;
   const std::vector<Reference>& references_;
   Counts& counts_;
   Tamper& tamper_;
-  const Workload* workload_ = nullptr;
 };
 
 /// After every step: what it published, and what it continued from, against the reference.
@@ -80,7 +81,8 @@ class Inspector {
         content_(content),
         references_(references),
         counts_(counts),
-        next_(scenario.workload.requests.size()) {}
+        next_(scenario.workload.requests.size()),
+        preemptions_(next_.size()) {}
 
   template <class Scheduler>
   void after_step(const Scheduler& scheduler, const StepPlan& plan) {
@@ -91,12 +93,13 @@ class Inspector {
       next_[c.request] = end;
       look(c.request, adopted ? 0 : c.begin, end);
     }
-    for (std::uint32_t r = 0; r < next_.size(); ++r)
-      if (scheduler.record(r).preemptions != preemptions(r)) {
-        counts_.preemptions += scheduler.record(r).preemptions - preemptions_[r];
-        preemptions_[r] = scheduler.record(r).preemptions;
-        next_[r] = 0;
-      }
+    for (std::uint32_t r = 0; r < next_.size(); ++r) {
+      std::uint32_t const preemptions = scheduler.record(r).preemptions;
+      if (preemptions == preemptions_[r]) continue;
+      counts_.preemptions += preemptions - preemptions_[r];
+      preemptions_[r] = preemptions;
+      next_[r] = 0;
+    }
   }
 
   /// Everything that is still published, once more.
@@ -116,10 +119,6 @@ class Inspector {
     NodeIndex node;
   };
 
-  std::uint32_t preemptions(std::uint32_t r) {
-    if (preemptions_.size() < next_.size()) preemptions_.resize(next_.size());
-    return preemptions_[r];
-  }
   template <class Handle>
   bool still(Handle h, const Seen& seen) const {
     return cache_.published(h) && cache_.published_step(h) == seen.step &&
@@ -181,23 +180,11 @@ class Inspector {
   const TokenContent& content_;
   const std::vector<Reference>& references_;
   Counts& counts_;
-  std::vector<Tokens> next_;
+  std::vector<Tokens> next_;  ///< where each request goes on unless it was preempted
   std::vector<std::uint32_t> preemptions_;
   std::map<std::int32_t, Seen> blocks_, states_;
   std::vector<std::int32_t> table_;
 };
-
-inline CacheOptions cache_options(const Scenario& s) {
-  CacheOptions options;
-  options.max_sequences = s.cap + static_cast<std::uint32_t>(s.workload.requests.size());
-  options.fences = s.fences;
-  options.key_bytes = 0;
-  options.placement = s.placement;
-  options.reuse_beyond_joint = s.reuse_beyond_joint;
-  options.retention = s.retention;
-  options.pinning = s.pinning;
-  return options;
-}
 
 template <class Cache, class Tamper>
 Counts verify_with(const Scenario& s, const VerifyModel& model, Cache& cache,
@@ -211,8 +198,7 @@ Counts verify_with(const Scenario& s, const VerifyModel& model, Cache& cache,
   options.broken = s.broken;
   options.max_tokens = s.token_budget;
   options.threads = model.threads;
-  Watcher<Cache, Tamper> watcher(cache, references, counts, tamper);
-  watcher.set_prompts(s.workload);
+  Watcher<Cache, Tamper> watcher(s.workload, cache, references, counts, tamper);
   cpu::CpuExecutor executor(cache, cpu::tensors_of(*model.model), options, content, s.sampling,
                             cpu::StepTime::unit, watcher);
   VirtualClock clock;
@@ -241,14 +227,10 @@ Counts verify_with(const Scenario& s, const VerifyModel& model, Cache& cache,
 template <class Make, class Tamper = Honest>
 Counts verify_in(const Scenario& s, const VerifyModel& model,
                  const std::vector<Reference>& references, Make make, Tamper tamper = {}) {
-  using Organization = decltype(make(PoolUnits{}));
-  CacheOptions const options = cache_options(s);
-  if (s.order == OrderPolicy::paper) {
-    JointCache<Organization> cache(make(s.units), options, PaperOrder{s.slab_position});
-    return verify_with(s, model, cache, references, tamper);
-  }
-  JointCache<Organization, PathSafeLru> cache(make(s.units), options, PathSafeLru{});
-  return verify_with(s, model, cache, references, tamper);
+  CacheOptions options = cache_options(s);
+  options.max_sequences = s.cap + static_cast<std::uint32_t>(s.workload.requests.size());
+  return with_cache(make(s.units), options, s,
+                    [&](auto& cache) { return verify_with(s, model, cache, references, tamper); });
 }
 
 Counts verify_coarse_page(const Scenario&, const VerifyModel&, const std::vector<Reference>&);

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <hybridstate/core/types.hpp>
 #include <string>
@@ -36,5 +37,13 @@ struct Workload {
   std::uint64_t dropped = 0;  ///< requests removed by --max-context N:drop
   std::uint64_t clipped = 0;  ///< requests shortened by --max-context N:clip
 };
+
+/// Prompt and output tokens of the longest request; 1 for an empty workload.
+inline Tokens longest_request(const Workload& workload) {
+  Tokens longest = 1;
+  for (Request const& r : workload.requests)
+    longest = std::max(longest, r.prompt_tokens + r.output_tokens);
+  return longest;
+}
 
 }  // namespace hybridstate::runtime

@@ -114,7 +114,8 @@ struct Near {
   double bound;
   double worst = 0;
   void operator()(float got, double want) {
-    worst = std::max(worst, std::abs(static_cast<double>(got) - want));
+    double const error = std::abs(static_cast<double>(got) - want);
+    worst = std::isnan(error) ? INFINITY : std::max(worst, error);  // max() would drop a NaN
   }
 };
 

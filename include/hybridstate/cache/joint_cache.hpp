@@ -167,7 +167,7 @@ class JointCache {
         index_.identity() == BlockIdentity::tokens ? prompt.tokens.data() : nullptr;
     BlockKey const* const keys = prompt.keys.empty() ? nullptr : prompt.keys.data();
     Step const now = step_;
-    m.path = ++path_;
+    m.lookup = ++last_lookup_;
     AttentionHandle* const path = path_blocks_.data();
     Units const most = row_blocks_;
     Units idle = 0;
@@ -1375,7 +1375,7 @@ class JointCache {
     s.tip = m.joint > 0 ? m.joint_node : root;
     hold(s.tip);
     AttentionHandle* const row = row_blocks(seq);
-    if (m.path == path_) {
+    if (m.lookup == last_lookup_) {
       std::copy_n(path_blocks_.data(), adopted, row);
     } else {  // another lookup came between: up the chain of parents, one dependent load a block
       NodeIndex n = adopted_tip(m);
@@ -1756,7 +1756,7 @@ class JointCache {
   // The attention blocks that the last lookup passed, so that the admission that follows it finds
   // them without walking the tree again. A memo, not state: nothing that is observable.
   mutable FixedArray<AttentionHandle> path_blocks_;
-  mutable std::uint64_t path_ = 0;
+  mutable std::uint64_t last_lookup_ = 0;
   std::uint32_t row_states_ = 0;
   std::uint32_t active_ = 0;
   FixedArray<BlockCopy> copy_list_;

@@ -70,7 +70,7 @@ struct Match {
   Units joint_idle = 0;       ///< of the blocks up to J, those that no sequence references
   Units settled_idle = 0;     ///< the same up to raw_node
   std::uint64_t version = 0;  ///< of the cache; a match of an older version is looked up again
-  std::uint64_t path = 0;     ///< which lookup made it; the cache remembers the blocks of the last
+  std::uint64_t lookup = 0;   ///< which lookup made it; the cache remembers the blocks of the last
 };
 
 enum class Refusal : std::uint8_t {
@@ -173,13 +173,12 @@ struct CacheCounters {
   std::uint64_t preemptions = 0;
   std::uint64_t releases = 0;
   // Demand, retention and pinning.
-  std::uint64_t eligible_boundaries =
-      0;                               ///< grid nodes that reached Retention::distinct requesters
-  std::uint64_t retained = 0;          ///< boundaries kept instead of given back
-  std::uint64_t retained_yielded = 0;  ///< of them, given back before their holder ended
-  std::uint64_t pins = 0;              ///< boundaries pinned at a preemption
-  std::uint64_t pins_over_budget = 0;  ///< eligible ones that the protection budget refused
-  std::uint64_t pins_yielded = 0;      ///< pins given up before their sequence came back
+  std::uint64_t eligible_boundaries = 0;  ///< grid nodes that reached the distinct requesters
+  std::uint64_t retained = 0;             ///< boundaries kept instead of given back
+  std::uint64_t retained_yielded = 0;     ///< of them, given back before their holder ended
+  std::uint64_t pins = 0;                 ///< boundaries pinned at a preemption
+  std::uint64_t pins_over_budget = 0;     ///< eligible ones that the protection budget refused
+  std::uint64_t pins_yielded = 0;         ///< pins given up before their sequence came back
 };
 
 /// Sizes and behaviour of a JointCache.

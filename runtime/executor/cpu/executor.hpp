@@ -155,8 +155,7 @@ class CpuExecutor {
     logits_.resize(samples * forward_.config().vocabulary);
   }
 
-  // --- FP32 working states
-  // -------------------------------------------------------------------------
+  // --- FP32 working states -----------------------------------------------------------------------
 
   struct Owner {
     std::uint32_t request = 0xffffffffU;

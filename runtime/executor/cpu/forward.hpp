@@ -25,6 +25,12 @@ struct ModelTensors {
 };
 ModelTensors tensors_of(const FalconH1Model& model);
 
+/// A model's geometry when the CPU serves it: keys, values and convolution in BF16, the SSM state
+/// as the carry stores it.
+inline ModelGeometry geometry_for(const FalconH1Config& config, Carry carry) {
+  return config.geometry(2, carry == Carry::fp32 ? 4 : 2, 2);
+}
+
 /// Attention units of every layer. `blocks` describes layer 0; its `units` are not read.
 struct KvArena {
   AttentionBlocks blocks{};
@@ -63,8 +69,7 @@ struct ForwardChunk {
   std::span<const std::int32_t> blocks;  ///< attention units from position 0 on
   StateRow source;                       ///< the state at `begin`; not read when begin is 0
   /// Boundaries in (begin, begin + tokens] that do not descend; the last is usually the working
-  /// state. Rows
-  /// may equal the source: in place. No two chunks of a batch share a target.
+  /// state. Rows may equal the source: in place. No two chunks of a batch share a target.
   std::span<const StateTarget> targets;
   bool logits = false;  ///< of the last token
   bool decode = false;  ///< one generated token; matters under a broken condition only

@@ -1,0 +1,57 @@
+// SPDX-FileCopyrightText: 2026 hybridstate contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <hybridstate/cache/joint_cache.hpp>
+#include <hybridstate/policy/placement.hpp>
+#include <hybridstate/policy/reclaim_order.hpp>
+#include <hybridstate/policy/retention.hpp>
+#include <string>
+#include <utility>
+
+namespace hybridstate::runtime {
+
+enum class OrderPolicy : std::uint8_t { paper, path_safe };
+
+/// How a cache keeps and gives up what it holds, whatever the model, memory, workload and executor.
+struct ServingPolicy {
+  OrderPolicy order = OrderPolicy::paper;
+  SlabPosition slab_position = SlabPosition::by_last_state;  ///< of the paper's order
+  Placement placement;
+  bool reuse_beyond_joint = false;
+  Retention retention;
+  Pinning pinning;
+  bool fences = false;
+  std::uint32_t fence_lag = 0;
+};
+
+/// In words, for headings, e.g. "paper + reuse beyond J".
+std::string policy_name(const ServingPolicy& policy);
+
+/// The options that follow from the policy; sizes and identity are the caller's.
+inline CacheOptions cache_options(const ServingPolicy& policy) {
+  CacheOptions options;
+  options.key_bytes = 0;
+  options.fences = policy.fences;
+  options.placement = policy.placement;
+  options.reuse_beyond_joint = policy.reuse_beyond_joint;
+  options.retention = policy.retention;
+  options.pinning = policy.pinning;
+  return options;
+}
+
+/// Calls use(cache) with a cache under the policy's reclaim order.
+template <class Organization, class Use>
+auto with_cache(Organization organization, const CacheOptions& options, const ServingPolicy& policy,
+                Use&& use) {
+  if (policy.order == OrderPolicy::paper) {
+    JointCache<Organization> cache(std::move(organization), options,
+                                   PaperOrder{policy.slab_position});
+    return use(cache);
+  }
+  JointCache<Organization, PathSafeLru> cache(std::move(organization), options, PathSafeLru{});
+  return use(cache);
+}
+
+}  // namespace hybridstate::runtime
