@@ -168,8 +168,9 @@ class JointCache {
     BlockKey const* const keys = prompt.keys.empty() ? nullptr : prompt.keys.data();
     Step const now = step_;
     m.lookup = ++last_lookup_;
-    AttentionHandle* const path = path_blocks_.data();
-    Units const most = row_blocks_;
+    // Nobody can be admitted with more blocks than a row has: then the first place is overwritten.
+    AttentionHandle* passed = path_blocks_.data();
+    std::ptrdiff_t const next_place = blocks <= row_blocks_ ? 1 : 0;
     Units idle = 0;
     bool contiguous = true;
     bool settled = true;
@@ -187,7 +188,8 @@ class JointCache {
             if (o.published == now && settled) [[unlikely]]
               settle_above(node);
             idle += o.idle() ? 1U : 0U;
-            if (node.depth <= most) path[node.depth - 1] = {node.oldest_unit};
+            *passed = {node.oldest_unit};
+            passed += next_place;
           } else if (contiguous) {
             if (settled) settle_above(node);
             m.raw = (node.depth - 1) * block;
@@ -872,18 +874,28 @@ class JointCache {
 
   // --- references --------------------------------------------------------------------------------
 
-  HYBRIDSTATE_INLINE void reference(AttentionHandle a) noexcept {
-    Object& o = blocks_[a.value];
-    if (o.references++ > 0) return;
-    ++blocks_use_.referenced;
-    if (o.fenced) {
-      unfence(o, a.value, blocks_use_);
-    } else if (o.node) {
-      tell_referenced({ObjectKind::attention, a.value});
-      organization_.for_each_own_unit(
-          a, [&](int pool, UnitIndex u) { organization_.pool(pool).unlist_cached(u); });
-      --blocks_use_.cached;
+  HYBRIDSTATE_INLINE void reference(AttentionHandle a) noexcept { reference(&a, 1); }
+  /// A whole row. Counted in registers: a counter in memory would make every block wait for the
+  /// one before.
+  HYBRIDSTATE_INLINE void reference(const AttentionHandle* row, Units n) noexcept {
+    Units referenced = 0;
+    Units cached = 0;
+    for (Units i = 0; i < n; ++i) {
+      AttentionHandle const a = row[i];
+      Object& o = blocks_[a.value];
+      if (o.references++ > 0) continue;
+      ++referenced;
+      if (o.fenced) {
+        unfence(o, a.value, blocks_use_);
+      } else if (o.node) {
+        tell_referenced({ObjectKind::attention, a.value});
+        organization_.for_each_own_unit(
+            a, [&](int pool, UnitIndex u) { organization_.pool(pool).unlist_cached(u); });
+        ++cached;
+      }
     }
+    blocks_use_.referenced += referenced;
+    blocks_use_.cached -= cached;
   }
   void reference(StateHandle s) noexcept {
     Object& o = states_[s.value];
@@ -908,16 +920,25 @@ class JointCache {
     --use.fenced;
   }
 
-  HYBRIDSTATE_INLINE void dereference(AttentionHandle a) noexcept {
-    Object& o = blocks_[a.value];
-    if (--o.references > 0) return;
-    --blocks_use_.referenced;
-    drop(o, a, a.value, blocks_use_);
+  HYBRIDSTATE_INLINE void dereference(AttentionHandle a) noexcept { dereference(&a, 1); }
+  /// A whole row, the last block first; counted as reference() counts.
+  HYBRIDSTATE_INLINE void dereference(const AttentionHandle* row, Units n) noexcept {
+    Units dropped = 0;
+    for (Units i = n; i-- > 0;) {
+      AttentionHandle const a = row[i];
+      Object& o = blocks_[a.value];
+      if (--o.references > 0) continue;
+      ++dropped;
+      drop(o, a, a.value, blocks_use_);
+    }
+    blocks_use_.referenced -= dropped;
+    version_ += dropped;
   }
   void dereference(StateHandle s) noexcept {
     Object& o = states_[s.value];
     if (--o.references > 0) return;
     --states_use_.referenced;
+    ++version_;
     if (options_.fences)
       organization_.for_each_carrier(s, [&](CarrierHandle c) { carrier_step(c, -1, +1); });
     drop(o, s, blocks_capacity_ + s.value, states_use_);
@@ -925,7 +946,6 @@ class JointCache {
   template <class Handle>
   HYBRIDSTATE_INLINE void drop(Object& o, Handle h, std::int32_t fence_index,
                                ObjectUse& use) noexcept {
-    ++version_;
     if (!options_.fences) {
       settle(h);
       return;
@@ -1382,7 +1402,7 @@ class JointCache {
       for (Units i = adopted; i > 0; --i, n = {index_[n].parent})
         row[i - 1] = AttentionHandle{index_[n].oldest_unit};
     }
-    for (Units i = 0; i < adopted; ++i) reference(row[i]);
+    reference(row, adopted);
     if (StateHandle const checkpoint = this->checkpoint(m)) {
       reference(checkpoint);
       row_states(seq)[s.states++] = {checkpoint, m.joint};
@@ -1706,8 +1726,7 @@ class JointCache {
 
   void let_go_of_everything(SequenceHandle seq, Sequence& s) noexcept {
     abort(seq);
-    AttentionHandle const* const row = row_blocks(seq);
-    for (Units i = s.blocks; i-- > 0;) dereference(row[i]);
+    dereference(row_blocks(seq), s.blocks);
     s.blocks = 0;
     HeldState const* const held = row_states(seq);
     while (s.states > 0) dereference(held[--s.states].state);

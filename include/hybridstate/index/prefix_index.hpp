@@ -130,7 +130,7 @@ class PrefixIndex {
       }
       return at;
     }
-    if (tokens == nullptr) return descend_keyed(root, blocks, keys, tokens, AnyTokens{0}, visit);
+    if (tokens == nullptr) return descend_keyed(root, blocks, keys, tokens, TrustedId{}, visit);
     if (block_tokens_ == 16)
       return descend_keyed(root, blocks, keys, tokens, SixteenTokens{}, visit);
     return descend_keyed(root, blocks, keys, tokens, AnyTokens{block_tokens_}, visit);
@@ -237,17 +237,24 @@ class PrefixIndex {
            detail::equal_tokens(tokens_of(n), tokens, block_tokens_);
   }
 
-  /// How the walk compares a kept block with the caller's: of any size, or of the native one, where
-  /// a loop and a multiplication would cost as much as the comparison.
+  /// How the walk confirms a block under the right parent: by its trusted id, or by its tokens; the
+  /// native size apart, where a loop and a multiplication would cost as much as the comparison.
+  struct TrustedId {
+    static constexpr std::size_t count = 0;
+    bool confirms(BlockKey kept_key, BlockKey key, const TokenId*, const TokenId*) const noexcept {
+      return kept_key == key;
+    }
+  };
   struct AnyTokens {
     std::size_t count;
-    bool equal(const TokenId* kept, const TokenId* tokens) const noexcept {
-      return count == 0 || detail::equal_tokens(kept, tokens, count);
+    bool confirms(BlockKey, BlockKey, const TokenId* kept, const TokenId* tokens) const noexcept {
+      return detail::equal_tokens(kept, tokens, count);
     }
   };
   struct SixteenTokens {
     static constexpr std::size_t count = 16;
-    HYBRIDSTATE_INLINE bool equal(const TokenId* kept, const TokenId* tokens) const noexcept {
+    HYBRIDSTATE_INLINE bool confirms(BlockKey, BlockKey, const TokenId* kept,
+                                     const TokenId* tokens) const noexcept {
       return detail::equal_tokens(kept, tokens, count);
     }
   };
@@ -289,8 +296,10 @@ class PrefixIndex {
       for (std::uint32_t const end = until(lead - 2 * run); compared < end; ++compared) {
         std::int32_t n = found[compared % ring];
         if (n < 0) return {at};
-        if (nodes[n].parent != at || nodes[n].key != keys[compared] ||
-            !block.equal(kept + static_cast<std::size_t>(n) * block.count, tokens)) [[unlikely]] {
+        if (nodes[n].parent != at ||
+            !block.confirms(nodes[n].key, keys[compared],
+                            kept + static_cast<std::size_t>(n) * block.count, tokens))
+            [[unlikely]] {
           n = find_child(NodeIndex{at}, {keys[compared], tokens}, paths[compared % ring]).value;
           if (n < 0) return {at};
         }

@@ -115,7 +115,11 @@ class PooledOrganization {
   }
 
   template <class F>
-  void for_each_own_unit(AttentionHandle a, F&& f) const noexcept {
+  HYBRIDSTATE_INLINE void for_each_own_unit(AttentionHandle a, F&& f) const noexcept {
+    if (blocks_.width() == 1) [[likely]] {
+      f(attention_pool, UnitIndex{a.value});
+      return;
+    }
     for (std::uint32_t i = 0; i < blocks_.width(); ++i) f(attention_pool, blocks_.at(a.value, i));
   }
   template <class F>
