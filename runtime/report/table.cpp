@@ -280,14 +280,12 @@ void append_run(std::string& out, const RunResult& run) {
   phase("prefill-only steps, tokens, time", run.prefill_only);
   phase("decode-only steps, tokens, time", run.decode_only);
   phase("mixed steps, tokens, time", run.mixed);
-  if (run.central.running[0] && run.central.running[1])
-    append_pair(
-        out, "central window, running",
-        fmt::format("{:.1f} early, {:.1f} late", *run.central.running[0], *run.central.running[1]));
-  if (run.central.waiting[0] && run.central.waiting[1])
-    append_pair(
-        out, "central window, waiting",
-        fmt::format("{:.1f} early, {:.1f} late", *run.central.waiting[0], *run.central.waiting[1]));
+  const auto halves = [&](const char* name, const std::optional<double>(&value)[2]) {
+    append_pair(out, name,
+                fmt::format("{} early, {} late", fixed(value[0], 1), fixed(value[1], 1)));
+  };
+  halves("central window, running", run.central.running);
+  halves("central window, waiting", run.central.waiting);
 
   append_line(out, "Cache");
   append_pair(out, "published checkpoints", count(run.published_checkpoints));
