@@ -9,9 +9,7 @@
 namespace hybridstate::runtime {
 
 cpu::Carry parse_carry(const std::string& text) {
-  if (text == "fp32") return cpu::Carry::fp32;
-  if (text == "bf16-per-token") return cpu::Carry::bf16_per_token;
-  if (text == "bf16-at-grid") return cpu::Carry::bf16_at_grid;
+  if (auto const carry = cpu::carry_named(text)) return *carry;
   throw UsageError(fmt::format("--carry {}: use fp32, bf16-per-token or bf16-at-grid", text));
 }
 

@@ -33,6 +33,8 @@ struct VerifyOptions {
   bool conditions = false;
   unsigned threads = 0;
   std::string json;
+  std::string record;
+  std::string replay;
 };
 
 /// What the requests of a scenario compute alone, once for all organizations on the same grid.
@@ -114,7 +116,93 @@ int compare_conditions(const FalconH1Config& config, const verify::VerifyModel& 
   return 0;
 }
 
-int verify_command(const VerifyOptions& options) {
+void print_compared(const std::vector<std::vector<std::string>>& rows,
+                    const verify::Counts& total) {
+  std::vector<std::vector<std::string>> cells = {{"", "runs", "requests", "adopted tokens",
+                                                  "preemptions", "tokens", "logits", "checkpoints",
+                                                  "blocks", "mismatches"}};
+  cells.insert(cells.end(), rows.begin(), rows.end());
+  cells.push_back(row_of("total", total));
+  fmt::print("Compared to the bit with each request alone and uninterrupted:\n{}",
+             aligned_table(cells));
+}
+
+void print_differences(const verify::Counts& c) {
+  fmt::print(
+      "  {} tokens, {} logit vectors, {} checkpoints, {} attention blocks differ; {} writes were "
+      "not allowed\n",
+      c.different_tokens, c.different_logits, c.different_checkpoints, c.different_blocks,
+      c.forbidden_writes);
+}
+
+/// One recorded schedule under every organization. Those that cannot follow it are left out with
+/// the reason, unless the user named them.
+int replay_command(const VerifyOptions& options, const verify::VerifyModel& model,
+                   const std::vector<Arm>& arms, bool named) {
+  verify::Schedule const schedule = verify::read_schedule(options.replay);
+  cpu::Carry const carry = options.carry == "all" ? schedule.carry : parse_carry(options.carry);
+  std::vector<Job> jobs;
+  std::map<Tokens, std::shared_ptr<SharedReferences>> shared;  // by the tokens of a boundary
+  std::string left_out;
+  for (Arm arm : arms) {
+    std::string const problem = replay_problem(schedule, arm, carry, model.config());
+    if (!problem.empty()) {
+      if (named)
+        throw UsageError(
+            fmt::format("{}: {} cannot replay it: {}", options.replay, arm_name(arm), problem));
+      left_out += fmt::format("{} is left out: {}\n", arm_name(arm), problem);
+      continue;
+    }
+    verify::Scenario s = replay_scenario(schedule, arm, carry, model.config());
+    auto& references = shared[arm == Arm::d0 ? 0 : s.checkpoint_tokens];
+    if (!references) references = std::make_shared<SharedReferences>();
+    jobs.push_back({std::move(s), references, {}, false});
+  }
+  if (jobs.empty())
+    throw UsageError(fmt::format("{}: no organization can replay it; {}", options.replay,
+                                 left_out.substr(0, left_out.find('\n'))));
+  run_jobs("replaying", jobs.size(), thread_count(options.threads), [&](std::size_t i) {
+    Job& job = jobs[i];
+    std::call_once(job.references->once,
+                   [&] { job.references->all = references_of(job.scenario, model); });
+    job.counts = replay_schedule(schedule, job.scenario, model, job.references->all);
+    return true;
+  });
+  std::vector<std::vector<std::string>> rows;
+  verify::Counts total;
+  nlohmann::ordered_json out;
+  for (Job const& job : jobs) {
+    rows.push_back(row_of(arm_name(job.scenario.arm), job.counts));
+    out["rows"][arm_name(job.scenario.arm)] = json_of(job.counts);
+    total += job.counts;
+  }
+  out["total"] = json_of(total);
+  fmt::print("Replay of {}: {} chunks, carry {}.\n", options.replay, schedule.chunks.size(),
+             cpu::carry_name(carry));
+  print_compared(rows, total);
+  fmt::print("{}", left_out);
+  if (!options.json.empty()) write_text_atomically(options.json, out.dump(2) + "\n");
+  if (total.mismatches() == 0) return 0;
+  print_differences(total);
+  return 1;
+}
+
+/// Serves the one run that the options select and writes down what it computed.
+verify::Counts record_run(const std::string& path, const std::vector<Job>& jobs,
+                          const verify::VerifyModel& model) {
+  if (jobs.size() != 1)
+    throw UsageError(fmt::format(
+        "--record writes one run, but {} are selected; choose one, as with --scenario depths "
+        "--runs 0 --orgs S2 or --scenario none --runs 1 --orgs S2",
+        jobs.size()));
+  verify::Scenario const& s = jobs.front().scenario;
+  verify::Schedule recorded = schedule_for(s);
+  verify::Counts const counts = record_scenario(s, model, references_of(s, model), recorded);
+  write_text_atomically(path, schedule_text(recorded));
+  return counts;
+}
+
+int verify_command(const VerifyOptions& options, bool organizations_named) {
   FalconH1Model const loaded = FalconH1Model::load(options.model);
   verify::VerifyModel const model{&loaded, 1};
   std::optional<cpu::Condition> const broken = cpu::parse_condition(options.broken);
@@ -130,6 +218,11 @@ int verify_command(const VerifyOptions& options) {
       throw UsageError("--orgs: verify runs in organizations: S0, S1, S2, D0 and D0-M512");
   }
   if (arms.empty()) throw UsageError("--orgs: name at least one organization");
+  if (!options.replay.empty()) {
+    if (!options.record.empty() || options.conditions || *broken != cpu::Condition::none)
+      throw UsageError("--replay does not go with --record, --conditions or --break");
+    return replay_command(options, model, arms, organizations_named);
+  }
   std::vector<cpu::Carry> carries;
   if (options.carry == "all")
     carries = {cpu::Carry::bf16_per_token, cpu::Carry::fp32, cpu::Carry::bf16_at_grid};
@@ -142,10 +235,13 @@ int verify_command(const VerifyOptions& options) {
   std::map<std::string, std::shared_ptr<SharedReferences>> shared;
   if (options.scenario != "none")
     for (std::string const& name : verify::named_scenarios()) {
-      if (options.scenario != "all" && options.scenario != name) continue;
+      bool const wanted = options.scenario == "all" || options.scenario == name;
+      // "batches 8" is one of the runs of "batches".
+      if (!wanted && options.scenario.rfind(name + " ", 0) != 0) continue;
       for (Arm arm : arms)
         for (verify::Scenario& s :
              verify::named_scenario(loaded.config(), name, arm, carries.front())) {
+          if (!wanted && options.scenario != s.name) continue;
           auto& references =
               shared[fmt::format("{} {} {}", s.name, s.block_tokens, s.checkpoint_tokens)];
           if (!references) references = std::make_shared<SharedReferences>();
@@ -153,8 +249,11 @@ int verify_command(const VerifyOptions& options) {
         }
     }
   if (options.scenario != "none" && jobs.empty())
-    throw UsageError(fmt::format(
-        "--scenario {}: use depths, concurrent, batches, reclaim, all or none", options.scenario));
+    throw UsageError(
+        fmt::format("--scenario {}: use depths, concurrent, batches (or \"batches 8\"), reclaim, "
+                    "common, all or "
+                    "none",
+                    options.scenario));
   for (std::uint64_t i = 0; i < options.runs; ++i) {
     verify::ScenarioChoice choice;
     choice.arm = arms[i % arms.size()];
@@ -163,8 +262,14 @@ int verify_command(const VerifyOptions& options) {
         {verify::random_scenario(loaded.config(), options.seed + i, choice), nullptr, {}, false});
   }
   for (Job& job : jobs) job.scenario.broken = *broken;
-  run_jobs("verifying", jobs.size(), thread_count(options.threads),
-           [&](std::size_t i) { return verify_job(jobs[i], model); });
+  if (!options.record.empty()) {
+    verify::Counts const counts = record_run(options.record, jobs, model);
+    jobs.front().counts = counts;
+    jobs.front().done = true;
+  } else {
+    run_jobs("verifying", jobs.size(), thread_count(options.threads),
+             [&](std::size_t i) { return verify_job(jobs[i], model); });
+  }
 
   std::map<std::string, verify::Counts> rows;
   std::vector<std::string> order;
@@ -178,13 +283,10 @@ int verify_command(const VerifyOptions& options) {
     total += job.counts;
     if (wrong == nullptr && job.counts.mismatches() > 0) wrong = &job;
   }
-  std::vector<std::vector<std::string>> cells = {{"", "runs", "requests", "adopted tokens",
-                                                  "preemptions", "tokens", "logits", "checkpoints",
-                                                  "blocks", "mismatches"}};
+  std::vector<std::vector<std::string>> cells;
+  cells.reserve(order.size());
   for (std::string const& name : order) cells.push_back(row_of(name, rows[name]));
-  cells.push_back(row_of("total", total));
-  fmt::print("Compared to the bit with each request alone and uninterrupted:\n{}",
-             aligned_table(cells));
+  print_compared(cells, total);
   if (!options.json.empty()) {
     nlohmann::ordered_json out;
     for (std::string const& name : order) out["rows"][name] = json_of(rows[name]);
@@ -193,13 +295,8 @@ int verify_command(const VerifyOptions& options) {
     write_text_atomically(options.json, out.dump(2) + "\n");
   }
   if (wrong == nullptr) return 0;
-  verify::Counts const& c = wrong->counts;
   fmt::print("\nfirst mismatch: {}\n", describe(wrong->scenario));
-  fmt::print(
-      "  {} tokens, {} logit vectors, {} checkpoints, {} attention blocks differ; {} writes were "
-      "not allowed\n",
-      c.different_tokens, c.different_logits, c.different_checkpoints, c.different_blocks,
-      c.forbidden_writes);
+  print_differences(wrong->counts);
   verify::Scenario const smallest = shrink(wrong->scenario, model);
   fmt::print("  it still fails with {} of {} requests\n", smallest.workload.requests.size(),
              wrong->scenario.workload.requests.size());
@@ -221,16 +318,17 @@ void add_verify(CLI::App& app, Action& action) {
   command->add_option("--model", options->model, "the model's folder")->required();
   command->add_option("--runs", options->runs, "random serving runs")->capture_default_str();
   command->add_option("--seed", options->seed, "seed of the first one")->capture_default_str();
-  command->add_option("--orgs", options->organizations, "S0, S1, S2, D0, D0-M512")
-      ->delimiter(',')
-      ->capture_default_str();
+  CLI::Option const* const organizations =
+      command->add_option("--orgs", options->organizations, "S0, S1, S2, D0, D0-M512")
+          ->delimiter(',')
+          ->capture_default_str();
   command
       ->add_option("--carry", options->carry,
                    "stored recurrent state: fp32, bf16-per-token, bf16-at-grid or all")
       ->capture_default_str();
   command
       ->add_option("--scenario", options->scenario,
-                   "named runs: depths, concurrent, batches, reclaim, all or none")
+                   "named runs: depths, concurrent, batches, reclaim, common, all or none")
       ->capture_default_str();
   command
       ->add_option("--break", options->broken,
@@ -241,13 +339,23 @@ void add_verify(CLI::App& app, Action& action) {
                     "table: which named scenarios differ without which condition (first of --orgs "
                     "and --carry)");
   command->add_option("--threads", options->threads, "runs at a time (default: all cores)");
+  command->add_option("--record", options->record,
+                      "write what the one selected run computes, step by step, to this file");
+  command->add_option("--replay", options->replay,
+                      "compute a recorded schedule under each of --orgs instead of serving");
   command->add_option("--json", options->json, "write the counts as JSON");
   command->footer(
       "Exit code 1 at the first mismatch, with the smallest seed that shows it.\n"
       "example:\n  hybridstate make-model --preset tiny --seed 7 --out out/m\n"
-      "  hybridstate verify --model out/m --runs 1000");
-  command->callback(
-      [options, &action] { action = [options] { return verify_command(*options); }; });
+      "  hybridstate verify --model out/m --runs 1000\n"
+      "  hybridstate verify --model out/m --scenario common --runs 0 --orgs S2 --record "
+      "out/s.jsonl\n"
+      "  hybridstate verify --model out/m --replay out/s.jsonl");
+  command->callback([options, organizations, &action] {
+    action = [options, named = organizations->count() > 0] {
+      return verify_command(*options, named);
+    };
+  });
 }
 
 }  // namespace hybridstate::runtime

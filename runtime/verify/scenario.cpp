@@ -30,17 +30,6 @@ class Dice {
   BitGenerator bits_;
 };
 
-/// Units that hold a sequence of `tokens` with `states` states, in each pool.
-PoolUnits units_for(const Scenario& s, const StateLayout& layout, Tokens tokens, Units states) {
-  PoolUnits units;
-  OrganizationKind const kind = kind_of(s.arm);
-  units[0] = ceil_div(tokens, s.block_tokens);
-  Units const own = static_cast<Units>(own_state_units(kind, layout));
-  bool const packed = kind == OrganizationKind::conv_slab_packed && layout.slots_per_slab() > 0;
-  units[state_pool(kind)] += states * (own + (packed ? 1 : 0));
-  return units;
-}
-
 }  // namespace
 
 StateLayout layout_of(const Scenario& s, const FalconH1Config& model) {
@@ -49,6 +38,16 @@ StateLayout layout_of(const Scenario& s, const FalconH1Config& model) {
   (dual ? options.native_block_tokens : options.block_tokens) = s.block_tokens;
   (dual ? options.native_checkpoint_tokens : options.checkpoint_tokens) = s.checkpoint_tokens;
   return checked_layout(geometry_for(model, s.carry), options).value();
+}
+
+PoolUnits units_for(const Scenario& s, const StateLayout& layout, Tokens tokens, Units states) {
+  PoolUnits units;
+  OrganizationKind const kind = kind_of(s.arm);
+  units[0] = ceil_div(tokens, s.block_tokens);
+  Units const own = static_cast<Units>(own_state_units(kind, layout));
+  bool const packed = kind == OrganizationKind::conv_slab_packed && layout.slots_per_slab() > 0;
+  units[state_pool(kind)] += states * (own + (packed ? 1 : 0));
+  return units;
 }
 
 Scenario random_scenario(const FalconH1Config& model, std::uint64_t seed,
@@ -131,7 +130,8 @@ Scenario random_scenario(const FalconH1Config& model, std::uint64_t seed,
 }
 
 const std::vector<std::string>& named_scenarios() {
-  static const std::vector<std::string> names = {"depths", "concurrent", "batches", "reclaim"};
+  static const std::vector<std::string> names = {"depths", "concurrent", "batches", "reclaim",
+                                                 "common"};
   return names;
 }
 
@@ -211,9 +211,23 @@ std::vector<Scenario> named_scenario(const FalconH1Config& model, const std::str
       }
     }
     all.push_back(std::move(s));
+  } else if (name == "common") {
+    // Continuation where the boundaries of every organization meet.
+    Scenario s = base("common", 3, 3700, 100);
+    std::vector<TokenId> const context = draw(3584);
+    add(s, context, 2, 0);
+    std::int64_t at = 1'000'000'000;
+    for (Tokens tail : {1U, 40U, 90U}) {
+      std::vector<TokenId> t = context;
+      auto const own = draw(tail);
+      t.insert(t.end(), own.begin(), own.end());
+      add(s, t, 6, tail == 90 ? at : at += 1'000'000'000);
+    }
+    all.push_back(std::move(s));
   } else {
     throw std::invalid_argument(fmt::format(
-        "scenario \"{}\" is unknown; use depths, concurrent, batches, reclaim or all", name));
+        "scenario \"{}\" is unknown; use depths, concurrent, batches, reclaim, common or all",
+        name));
   }
   return all;
 }

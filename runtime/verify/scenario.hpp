@@ -48,13 +48,17 @@ Scenario random_scenario(const FalconH1Config& model, std::uint64_t seed,
                          const ScenarioChoice& choice);
 
 /// The runs of the paper's Appendix D.5 on the 512-token grid: "depths" (continuation at 600 to
-/// 1,800 and at 2,400 tokens), "concurrent" (16 at once), "batches" (8, 32, 53), "reclaim".
+/// 1,800 and at 2,400 tokens), "concurrent" (16 at once), "batches" (8, 32, 53), "reclaim"; and
+/// "common": continuation at 3,584 tokens, where the boundaries of 512 and of 1,792 tokens meet.
 const std::vector<std::string>& named_scenarios();
 std::vector<Scenario> named_scenario(const FalconH1Config& model, const std::string& name, Arm arm,
                                      cpu::Carry carry);
 
 /// The memory that a scenario lives in.
 StateLayout layout_of(const Scenario& scenario, const FalconH1Config& model);
+/// Units of each pool that hold `tokens` tokens of attention and `states` recurrent states.
+PoolUnits units_for(const Scenario& scenario, const StateLayout& layout, Tokens tokens,
+                    Units states);
 /// The settings in one line, for messages.
 std::string describe(const Scenario& scenario);
 

@@ -22,21 +22,39 @@ std::vector<Reference> references_of(const Scenario& s, const VerifyModel& model
   return references;
 }
 
-Counts verify_scenario(const Scenario& s, const VerifyModel& model,
-                       const std::vector<Reference>& references) {
+namespace {
+
+Counts drive(const Scenario& s, const VerifyModel& model, const std::vector<Reference>& references,
+             const Drive& by) {
   switch (kind_of(s.arm)) {
     case OrganizationKind::coarse_page:
-      return verify_coarse_page(s, model, references);
+      return verify_coarse_page(s, model, references, by);
     case OrganizationKind::recurrent_paged:
-      return verify_recurrent_paged(s, model, references);
+      return verify_recurrent_paged(s, model, references, by);
     case OrganizationKind::native_dual_pool:
-      return verify_native_dual_pool(s, model, references);
+      return verify_native_dual_pool(s, model, references, by);
     default:
-      return verify_conv_slab_packed(s, model, references);
+      return verify_conv_slab_packed(s, model, references, by);
   }
+}
+
+}  // namespace
+
+Counts verify_scenario(const Scenario& s, const VerifyModel& model,
+                       const std::vector<Reference>& references) {
+  return drive(s, model, references, {});
 }
 Counts verify_scenario(const Scenario& s, const VerifyModel& model) {
   return verify_scenario(s, model, references_of(s, model));
+}
+
+Counts record_scenario(const Scenario& s, const VerifyModel& model,
+                       const std::vector<Reference>& references, Schedule& recorded) {
+  return drive(s, model, references, {&recorded, nullptr});
+}
+Counts replay_schedule(const Schedule& schedule, const Scenario& s, const VerifyModel& model,
+                       const std::vector<Reference>& references) {
+  return drive(s, model, references, {nullptr, &schedule});
 }
 
 Scenario shrink(const Scenario& scenario, const VerifyModel& model) {

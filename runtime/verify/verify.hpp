@@ -8,6 +8,7 @@
 #include "verify/counts.hpp"
 #include "verify/reference.hpp"
 #include "verify/scenario.hpp"
+#include "verify/schedule.hpp"
 
 namespace hybridstate::runtime::verify {
 
@@ -25,9 +26,17 @@ std::vector<Reference> references_of(const Scenario& scenario, const VerifyModel
 
 /// Serves the scenario through scheduler, joint cache and CPU executor, and compares every emitted
 /// token, every logit vector, every published checkpoint and attention block (when it is published,
-/// when it is adopted, and at the end) with the reference, to the bit; watches every write.
+/// when it is adopted, and at the end) with the reference, to the bit; watches every write: the
+/// planned ones before a step, the bytes that changed after it.
 Counts verify_scenario(const Scenario& scenario, const VerifyModel& model);
 Counts verify_scenario(const Scenario& scenario, const VerifyModel& model,
+                       const std::vector<Reference>& references);
+/// The same with what was computed written down; `recorded` begins as schedule_for(scenario).
+Counts record_scenario(const Scenario& scenario, const VerifyModel& model,
+                       const std::vector<Reference>& references, Schedule& recorded);
+/// Computes a schedule in a replay_scenario() instead of scheduling its requests; WorkloadError
+/// when the schedule continues from something that it did not compute before.
+Counts replay_schedule(const Schedule& schedule, const Scenario& scenario, const VerifyModel& model,
                        const std::vector<Reference>& references);
 
 /// The scenario with as few of its requests as still fail.

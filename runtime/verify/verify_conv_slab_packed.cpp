@@ -7,9 +7,9 @@
 namespace hybridstate::runtime::verify {
 
 Counts verify_conv_slab_packed(const Scenario& s, const VerifyModel& model,
-                               const std::vector<Reference>& references) {
+                               const std::vector<Reference>& references, const Drive& drive) {
   StateLayout const layout = layout_of(s, model.config());
-  return verify_in(s, model, references,
+  return verify_in(s, model, references, drive,
                    [&](PoolUnits units) { return ConvSlabPacked<>(layout, units[0]); });
 }
 

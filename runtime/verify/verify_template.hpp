@@ -15,6 +15,8 @@
 #include "scheduler/content.hpp"
 #include "scheduler/scheduler.hpp"
 #include "verify/reference.hpp"
+#include "verify/replay.hpp"
+#include "verify/store_guard.hpp"
 #include "verify/verify.hpp"
 
 namespace hybridstate::runtime::verify {
@@ -23,6 +25,12 @@ namespace hybridstate::runtime::verify {
 struct Honest {
   template <class Cache>
   void chunk(const Cache&, const Chunk&, cpu::ForwardChunk&) noexcept {}
+};
+
+/// What schedules the run, beside the scheduler itself.
+struct Drive {
+  Schedule* record = nullptr;        ///< gets what was computed
+  const Schedule* replay = nullptr;  ///< computed instead of scheduling
 };
 
 /// Looks at what the executor is about to write and at the logits that it got.
@@ -37,7 +45,10 @@ class Watcher {
         counts_(counts),
         tamper_(tamper) {}
 
+  StoreGuard<Cache>& stores() noexcept { return stores_; }
+
   void chunk(const Chunk& c, cpu::ForwardChunk& f) {
+    stores_.allow(cache_, c);
     tamper_.chunk(cache_, c, f);
     // Committed before it is computed: what this step publishes carries this step's number.
     Step const now = cache_.current_step();
@@ -67,6 +78,7 @@ class Watcher {
   const std::vector<Reference>& references_;
   Counts& counts_;
   Tamper& tamper_;
+  StoreGuard<Cache> stores_;
 };
 
 /// After every step: what it published, and what it continued from, against the reference.
@@ -74,22 +86,34 @@ template <class Cache, class Executor>
 class Inspector {
  public:
   Inspector(const Scenario& scenario, const Cache& cache, const Executor& executor,
-            const TokenContent& content, const std::vector<Reference>& references, Counts& counts)
+            const TokenContent& content, const std::vector<Reference>& references,
+            StoreGuard<Cache>& stores, Schedule* record, Counts& counts)
       : scenario_(scenario),
         cache_(cache),
         executor_(executor),
         content_(content),
         references_(references),
+        stores_(stores),
+        record_(record),
         counts_(counts),
         next_(scenario.workload.requests.size()),
-        preemptions_(next_.size()) {}
+        preemptions_(next_.size()) {
+    stores_.begin(executor.memory());
+  }
 
   template <class Scheduler>
   void after_step(const Scheduler& scheduler, const StepPlan& plan) {
+    if (!stores_.unchanged_elsewhere(executor_.memory())) ++counts_.forbidden_writes;
     for (Chunk const& c : plan.chunks) {
       Tokens const end = c.begin + c.count;
-      bool const adopted = c.begin > 0 && next_[c.request] != c.begin;
+      bool const admitted = next_[c.request] == 0;
+      bool const adopted = admitted && c.begin > 0;
       if (adopted) counts_.adopted_tokens += c.begin;
+      if (record_ != nullptr) {
+        ScheduledChunk const line{plan.step, c.request, c.begin, c.count, {}};
+        record_->chunks.push_back(line);
+        if (admitted) record_->chunks.back().adopted = c.begin;
+      }
       next_[c.request] = end;
       look(c.request, adopted ? 0 : c.begin, end);
     }
@@ -179,6 +203,8 @@ class Inspector {
   const Executor& executor_;
   const TokenContent& content_;
   const std::vector<Reference>& references_;
+  StoreGuard<Cache>& stores_;
+  Schedule* record_;
   Counts& counts_;
   std::vector<Tokens> next_;  ///< where each request goes on unless it was preempted
   std::vector<std::uint32_t> preemptions_;
@@ -186,9 +212,25 @@ class Inspector {
   std::vector<std::int32_t> table_;
 };
 
+/// The emitted tokens of all requests; `done` is the scheduler or what took its place.
+template <class Done>
+void compare_tokens(const Scenario& s, const TokenContent& content,
+                    const std::vector<Reference>& references, const Done& done, Counts& counts) {
+  for (std::uint32_t r = 0; r < s.workload.requests.size(); ++r) {
+    // A request that outgrew the pool has emitted less; what it emitted must agree.
+    auto const emitted = content.tokens(r).subspan(s.workload.requests[r].prompt_tokens);
+    auto const& expected = references[r].generated;
+    counts.tokens += emitted.size();
+    for (std::size_t i = 0; i < emitted.size(); ++i)
+      if (i >= expected.size() || emitted[i] != expected[i]) ++counts.different_tokens;
+    if (done.record(r).outcome == RequestOutcome::completed && emitted.size() != expected.size())
+      ++counts.different_tokens;
+  }
+}
+
 template <class Cache, class Tamper>
 Counts verify_with(const Scenario& s, const VerifyModel& model, Cache& cache,
-                   const std::vector<Reference>& references, Tamper& tamper) {
+                   const std::vector<Reference>& references, const Drive& drive, Tamper& tamper) {
   Counts counts;
   ++counts.runs;
   counts.requests = s.workload.requests.size();
@@ -201,41 +243,45 @@ Counts verify_with(const Scenario& s, const VerifyModel& model, Cache& cache,
   Watcher<Cache, Tamper> watcher(s.workload, cache, references, counts, tamper);
   cpu::CpuExecutor executor(cache, cpu::tensors_of(*model.model), options, content, s.sampling,
                             cpu::StepTime::unit, watcher);
+  Inspector inspector(s, cache, executor, content, references, watcher.stores(), drive.record,
+                      counts);
+  if (drive.replay != nullptr) {
+    Replayer replayer(*drive.replay, cache, executor, content, inspector);
+    replayer.run();
+    inspector.finish();
+    compare_tokens(s, content, references, replayer, counts);
+    return counts;
+  }
   VirtualClock clock;
   FixedHeadroom gate;
   for (int pool = 0; pool < max_pools; ++pool) gate.headroom[pool] = s.headroom;
-  Inspector inspector(s, cache, executor, content, references, counts);
   SchedulerOptions const scheduling{s.cap, s.token_budget, s.fence_lag};
   Scheduler scheduler(s.workload, cache, executor, clock, content, gate, scheduling, inspector);
   scheduler.run();
   inspector.finish();
-  for (std::uint32_t r = 0; r < s.workload.requests.size(); ++r) {
-    // A request that outgrew the pool has emitted less; what it emitted must agree.
-    auto const emitted = content.tokens(r).subspan(s.workload.requests[r].prompt_tokens);
-    auto const& expected = references[r].generated;
-    counts.tokens += emitted.size();
-    for (std::size_t i = 0; i < emitted.size(); ++i)
-      if (i >= expected.size() || emitted[i] != expected[i]) ++counts.different_tokens;
-    if (scheduler.record(r).outcome == RequestOutcome::completed &&
-        emitted.size() != expected.size())
-      ++counts.different_tokens;
-  }
+  compare_tokens(s, content, references, scheduler, counts);
   return counts;
 }
 
 /// Builds the organization with `make(units)` and serves the scenario under its reclaim order.
 template <class Make, class Tamper = Honest>
 Counts verify_in(const Scenario& s, const VerifyModel& model,
-                 const std::vector<Reference>& references, Make make, Tamper tamper = {}) {
+                 const std::vector<Reference>& references, const Drive& drive, Make make,
+                 Tamper tamper = {}) {
   CacheOptions options = cache_options(s);
   options.max_sequences = s.cap + static_cast<std::uint32_t>(s.workload.requests.size());
-  return with_cache(make(s.units), options, s,
-                    [&](auto& cache) { return verify_with(s, model, cache, references, tamper); });
+  return with_cache(make(s.units), options, s, [&](auto& cache) {
+    return verify_with(s, model, cache, references, drive, tamper);
+  });
 }
 
-Counts verify_coarse_page(const Scenario&, const VerifyModel&, const std::vector<Reference>&);
-Counts verify_recurrent_paged(const Scenario&, const VerifyModel&, const std::vector<Reference>&);
-Counts verify_conv_slab_packed(const Scenario&, const VerifyModel&, const std::vector<Reference>&);
-Counts verify_native_dual_pool(const Scenario&, const VerifyModel&, const std::vector<Reference>&);
+Counts verify_coarse_page(const Scenario&, const VerifyModel&, const std::vector<Reference>&,
+                          const Drive&);
+Counts verify_recurrent_paged(const Scenario&, const VerifyModel&, const std::vector<Reference>&,
+                              const Drive&);
+Counts verify_conv_slab_packed(const Scenario&, const VerifyModel&, const std::vector<Reference>&,
+                               const Drive&);
+Counts verify_native_dual_pool(const Scenario&, const VerifyModel&, const std::vector<Reference>&,
+                               const Drive&);
 
 }  // namespace hybridstate::runtime::verify

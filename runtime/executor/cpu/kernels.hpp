@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <hybridstate/device/device.hpp>
+#include <optional>
+#include <string_view>
 
 #include "model/dtype.hpp"
 
@@ -35,6 +37,12 @@ constexpr const char* carry_name(Carry carry) noexcept {
   return carry == Carry::fp32             ? "fp32"
          : carry == Carry::bf16_per_token ? "bf16-per-token"
                                           : "bf16-at-grid";
+}
+/// Nothing for a name that carry_name() does not give.
+constexpr std::optional<Carry> carry_named(std::string_view name) noexcept {
+  for (Carry const carry : {Carry::fp32, Carry::bf16_per_token, Carry::bf16_at_grid})
+    if (name == carry_name(carry)) return carry;
+  return std::nullopt;
 }
 
 /// Floats of one packed row of n elements: whole steps of 32.

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <hybridstate/device/device.hpp>
 #include <hybridstate/organization/concept.hpp>
+#include <span>
 #include <vector>
 
 #include "executor/cpu/forward.hpp"
@@ -73,6 +74,10 @@ class UnitMemory {
   StateRow row(const std::int32_t* table) const noexcept {
     return {&states_, {table, members()}, {table + members(), lines()}};
   }
+
+  /// All bytes of a pool, and how many of them a layer has.
+  std::span<const std::byte> bytes(int pool) const noexcept { return bytes_[pool]; }
+  Bytes layer_bytes(int pool) const noexcept { return layer_bytes_[pool]; }
 
   /// Copies the useful bytes of an attention block, all layers, e.g. for a fork.
   void copy_block(const BlockCopy& copy) noexcept {
