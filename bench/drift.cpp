@@ -261,7 +261,7 @@ Drift compare(const Snapshot& got, const Snapshot& want, std::size_t heads) {
   for (std::size_t i = 0; i < d.positions; ++i) {
     a.insert(a.end(), got.logits[i].begin(), got.logits[i].end());
     b.insert(b.end(), want.logits[i].begin(), want.logits[i].end());
-    d.same_choice += best(got.logits[i]) == best(want.logits[i]) ? 1 : 0;
+    if (best(got.logits[i]) == best(want.logits[i])) ++d.same_choice;
     Doubles const p = log_softmax(want.logits[i]), q = log_softmax(got.logits[i]);
     for (std::size_t k = 0; k < p.size(); ++k)
       d.divergence += std::exp(p[k]) * (p[k] - q[k]) / static_cast<double>(d.positions);
