@@ -346,7 +346,8 @@ TEST_CASE("FP32 beside a stored BF16 checkpoint: who adopts it continues differe
   auto const tokens = random_tokens(512 + 88, c.vocabulary, 9);
   Workload workload;
   // Cold in one cut and in two; the last shares the second one's salt.
-  for (std::uint64_t const salt : {1, 2, 2}) workload.requests.push_back(request_of(tokens, salt));
+  for (std::uint64_t const salt : {1U, 2U, 2U})
+    workload.requests.push_back(request_of(tokens, salt));
   for (Carry const carry : {Carry::fp32, Carry::bf16_per_token, Carry::bf16_at_grid})
     for (Condition const broken : {Condition::none, Condition::lossless_checkpoint}) {
       CAPTURE(std::string(carry_name(carry)));
