@@ -63,7 +63,8 @@ const Json& row(const Json& plan, const std::string& name) {
   for (Json const& o : plan["organizations"])
     if (o["organization"] == name) return o;
   FAIL("no organization " << name);
-  return plan;
+  static const Json none;
+  return none;
 }
 
 constexpr const char* falcon_config = R"({"model_type": "falcon_h1", "torch_dtype": "bfloat16",
