@@ -18,8 +18,10 @@
 #include <vector>
 
 #include "cli/command.hpp"
+#include "cli/model_options.hpp"
 #include "cli/quantities.hpp"
 #include "cli/text_table.hpp"
+#include "executor/cpu/forward.hpp"
 #include "model/hf_config.hpp"
 #include "report/file.hpp"
 #include "report/table.hpp"
@@ -38,6 +40,7 @@ struct PlanOptions {
   std::string tokens = "4096";
   std::string split;
   std::string ssm_dtype;
+  std::string carry, cap;
   std::string null_units = "1";
   std::string json;
 };
@@ -59,6 +62,22 @@ struct ModelChoice {
   std::uint32_t total_layers = 0;
   std::uint32_t attention_ppm = 0;  ///< published for exactly this geometry; 0: none
 };
+
+/// Bytes of one SSM element in the units; 0: the model's own choice.
+std::uint32_t choose_ssm_bytes(const PlanOptions& options) {
+  if (!options.ssm_dtype.empty() && options.ssm_dtype != "bf16" && options.ssm_dtype != "fp32")
+    throw UsageError(fmt::format("--ssm-dtype {}: unknown; use bf16 or fp32", options.ssm_dtype));
+  std::string stored = options.ssm_dtype;
+  if (!options.carry.empty()) {
+    stored = parse_carry(options.carry) == cpu::Carry::fp32 ? "fp32" : "bf16";
+    if (!options.ssm_dtype.empty() && options.ssm_dtype != stored)
+      throw UsageError(
+          fmt::format("--carry {} stores the SSM state in {}, which --ssm-dtype {} contradicts; "
+                      "leave --ssm-dtype out",
+                      options.carry, stored, options.ssm_dtype));
+  }
+  return stored.empty() ? 0 : stored == "bf16" ? 2 : 4;
+}
 
 ModelChoice choose_model(const PlanOptions& options) {
   if (!options.model.empty() && !options.config.empty())
@@ -83,11 +102,8 @@ ModelChoice choose_model(const PlanOptions& options) {
     choice.total_layers = preset->total_layers;
     choice.attention_ppm = preset->attention_ppm;
   }
-  if (!options.ssm_dtype.empty()) {
-    if (options.ssm_dtype != "bf16" && options.ssm_dtype != "fp32")
-      throw UsageError(fmt::format("--ssm-dtype {}: unknown; use bf16 or fp32", options.ssm_dtype));
-    choice.geometry = with_ssm_dtype(choice.geometry, options.ssm_dtype == "bf16" ? 2 : 4);
-  }
+  if (std::uint32_t const bytes = choose_ssm_bytes(options))
+    choice.geometry = with_ssm_dtype(choice.geometry, bytes);
   if (ranks != 1 || choice.geometry.ssm_dtype_bytes != 2) choice.attention_ppm = 0;
   return choice;
 }
@@ -98,6 +114,27 @@ StateLayout layout_of(const ModelChoice& model, const LayoutOptions& options) {
   return layout.value();
 }
 
+/// FP32 working states outside the pools.
+struct WorkingArena {
+  std::uint32_t states = 0;
+  Bytes state_bytes = 0;  ///< over all recurrent layers
+  Bytes total() const { return state_bytes * states; }
+};
+
+std::optional<WorkingArena> choose_arena(const PlanOptions& options, const ModelGeometry& model) {
+  std::uint32_t const cap = options.cap.empty() ? 63 : parse_count("--cap", options.cap, 1);
+  if (!options.cap.empty() && options.carry.empty())
+    throw UsageError("--cap counts the working states of --carry bf16-at-grid: give both or none");
+  if (options.carry.empty() || parse_carry(options.carry) != cpu::Carry::bf16_at_grid) return {};
+  Bytes const state = detail::saturating_product(cpu::working_state_bytes(model).all(),
+                                                 std::uint64_t{model.recurrent_layers});
+  if (detail::saturating_product(state, std::uint64_t{cap}) > detail::largest_bytes)
+    throw UsageError(fmt::format(
+        "--cap {}: so many working states of {} bytes are more than any memory; give fewer", cap,
+        grouped_count(state)));
+  return WorkingArena{cap, state};
+}
+
 /// The memory to plan, in the scope that the user chose.
 struct Money {
   Budget budget;
@@ -106,7 +143,8 @@ struct Money {
   Bytes reserve = 0;
 };
 
-Money choose_budget(const PlanOptions& options, const StateLayout& layout) {
+Money choose_budget(const PlanOptions& options, const StateLayout& layout,
+                    const std::optional<WorkingArena>& arena) {
   Money money;
   if (!options.budget.empty() && !options.memory.empty())
     throw UsageError("--budget and --memory exclude each other: one is per layer, one the total");
@@ -132,12 +170,16 @@ Money choose_budget(const PlanOptions& options, const StateLayout& layout) {
   Bytes const all = parse_bytes("--memory", options.memory);
   if (!options.weights.empty()) money.weights = parse_bytes("--weights", options.weights);
   if (!options.reserve.empty()) money.reserve = parse_bytes("--reserve", options.reserve);
-  Bytes const taken = money.weights + money.reserve;  // each below 2^62
+  Bytes const arena_bytes = arena ? arena->total() : 0;
+  Bytes const taken = money.weights + money.reserve + arena_bytes;  // each at most 2^62
   if (taken >= all)
-    throw UsageError(
-        fmt::format("--memory {}: weights and reserve take {} of its {} bytes and leave nothing "
-                    "for state; give more memory or subtract less",
-                    options.memory, grouped_count(taken), grouped_count(all)));
+    throw UsageError(fmt::format(
+        "--memory {}: {} take {} of its {} bytes and leave nothing for {}; give more "
+        "memory or {}",
+        options.memory,
+        arena ? "weights, reserve and the arena of working states" : "weights and reserve",
+        grouped_count(taken), grouped_count(all), arena ? "the pools" : "state",
+        arena ? "a smaller --cap" : "subtract less"));
   money.budget = bytes_over_all_layers(all - taken);
   return money;
 }
@@ -203,6 +245,7 @@ std::uint64_t checkpoints_beside(const PlanRow& row, Tokens tokens, std::uint64_
 struct Plan {
   ModelChoice model;
   StateLayout layout;
+  std::optional<WorkingArena> arena;
   Money money;
   SplitChoice split;
   Tokens tokens = 0;
@@ -241,7 +284,8 @@ Plan make_plan(const PlanOptions& options) {
   StateLayout const matched = layout_of(plan.model, with_matched_native_grid(grids));
   plan.tokens = parse_count("--tokens", options.tokens, 1);
   plan.null_units = parse_count("--null-units", options.null_units, 0);
-  plan.money = choose_budget(options, plan.layout);
+  plan.arena = choose_arena(options, plan.model.geometry);
+  plan.money = choose_budget(options, plan.layout, plan.arena);
   plan.split = choose_split(options, plan.model, plan.layout, plan.tokens);
 
   // As many sequences as fill whole slabs, so that S2 is not charged for one slab with one slot.
@@ -403,6 +447,14 @@ std::string plan_text(const Plan& plan) {
   if (plan.money.weights + plan.money.reserve != 0)
     text += fmt::format("        after {} bytes of weights and {} in reserve\n",
                         grouped_count(plan.money.weights), grouped_count(plan.money.reserve));
+  if (plan.arena)
+    text += fmt::format(
+        "arena   bf16-at-grid: {} working {} x {} = {} bytes in total, outside the pools{};\n"
+        "        checkpoint boundaries must be multiples of {} tokens, where this carry rounds\n",
+        plan.arena->states, plan.arena->states == 1 ? "state" : "states",
+        grouped_count(plan.arena->state_bytes), grouped_count(plan.arena->total()),
+        plan.by_total() ? "; subtracted from --memory before them" : " and beside --budget",
+        cpu::grid_tokens);
   text += fmt::format("split   D0: {:.6f} attention, {:.6f} recurrent ({})\n\n",
                       static_cast<double>(plan.split.split.attention_ppm) / PoolSplit::whole,
                       static_cast<double>(plan.split.split.recurrent_ppm()) / PoolSplit::whole,
@@ -465,6 +517,14 @@ std::string plan_json(const Plan& plan) {
   b["native_attention_share"] =
       static_cast<double>(plan.split.split.attention_ppm) / PoolSplit::whole;
   root["budget"] = std::move(b);
+  if (plan.arena) {
+    Json a;
+    a["carry"] = cpu::carry_name(cpu::Carry::bf16_at_grid);
+    a["states"] = plan.arena->states;
+    a["bytes_per_state"] = plan.arena->state_bytes;
+    a["total_bytes"] = plan.arena->total();
+    root["arena"] = std::move(a);
+  }
   root["tokens"] = plan.tokens;
   root["null_units"] = plan.null_units;
   root["set_sequences"] = plan.set_sequences;
@@ -558,6 +618,12 @@ void add_plan(CLI::App& app, Action& action) {
                       "(default: the model's published split, otherwise auto)");
   command->add_option("--ssm-dtype", options->ssm_dtype,
                       "bf16 or fp32 (default: the config's, bf16 for presets)");
+  command->add_option("--carry", options->carry,
+                      "how running states are kept: fp32 (in FP32 units), bf16-per-token, or "
+                      "bf16-at-grid (BF16 units and an FP32 arena beside them, boundaries at "
+                      "multiples of 256 tokens)");
+  command->add_option("--cap", options->cap,
+                      "working states in the arena of bf16-at-grid (default: 63)");
   command
       ->add_option("--null-units", options->null_units,
                    "units of each pool that the engine keeps for itself")
@@ -567,7 +633,8 @@ void add_plan(CLI::App& app, Action& action) {
       R"(examples:
   hybridstate plan --model falcon-h1-7b --budget b63
   hybridstate plan --model granite-4.0-h-micro --budget 128MiB --tokens 8192 --split auto
-  hybridstate plan --config config.json --memory 40GiB --weights 15.2GB --reserve 2GiB --tp 2)");
+  hybridstate plan --config config.json --memory 40GiB --weights 15.2GB --reserve 2GiB --tp 2
+  hybridstate plan --model falcon-h1-7b --memory 40GiB --weights 15.2GB --carry bf16-at-grid --cap 32)");
   command->callback([options, &action] { action = [options] { return run_plan(*options); }; });
 }
 

@@ -215,6 +215,7 @@ std::vector<Field> run_fields(const RunResult& run) {
   add("pool_units", std::vector<std::uint64_t>(run.pool_units.begin(), run.pool_units.end()));
   add("pool_bytes_per_layer",
       std::vector<std::uint64_t>(run.pool_bytes.begin(), run.pool_bytes.end()));
+  add("arena_bytes", run.arena_bytes ? FieldValue(*run.arena_bytes) : FieldValue(std::monostate()));
   count("block_tokens", run.block_tokens);
   count("checkpoint_tokens", run.checkpoint_tokens);
   count("max_concurrency", run.cap);

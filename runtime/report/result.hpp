@@ -82,6 +82,8 @@ struct RunResult {
   Bytes total_bytes = 0;          ///< over all layers
   std::vector<Units> pool_units;  ///< B of each pool, null page included
   std::vector<Bytes> pool_bytes;  ///< bytes of each pool per layer
+  /// FP32 working states beside the pools, over all layers; only where there is such an arena.
+  std::optional<Bytes> arena_bytes;
   Tokens block_tokens = 0;
   Tokens checkpoint_tokens = 0;
   std::uint32_t cap = 0;

@@ -149,6 +149,7 @@ Summary summarize(const RunResult& run) {
   if (run.stranded_fraction && std::isfinite(*run.stranded_fraction)) {
     result.stranded_fraction = run.stranded_fraction;
   }
+  if (run.arena_bytes) result.arena_bytes = static_cast<double>(*run.arena_bytes);
 
   result.c_once = run.c_once;
   result.steps = run.steps;

@@ -68,6 +68,7 @@ struct Summary {
   std::optional<double> allocated_mean;  ///< bytes per layer, step-weighted
   std::optional<double> payload_mean;
   std::optional<double> stranded_fraction;
+  std::optional<double> arena_bytes;  ///< FP32 working states beside the pools, all layers
 
   std::uint64_t c_once = 0;
   std::uint64_t steps = 0;       ///< what a simulated run has in place of the paper's K records

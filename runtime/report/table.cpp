@@ -216,6 +216,11 @@ void append_run(std::string& out, const RunResult& run) {
                             bytes_text(static_cast<double>(run.total_bytes))));
   }
   if (!pools.empty()) append_pair(out, "pools, null page included", pools);
+  if (run.arena_bytes) {
+    append_pair(out, "FP32 working states",
+                fmt::format("{} over all layers, outside the pools",
+                            bytes_text(static_cast<double>(*run.arena_bytes))));
+  }
   if (run.block_tokens > 0)
     append_pair(out, "attention block", count(run.block_tokens) + " tokens");
   if (run.checkpoint_tokens > 0) {
@@ -499,6 +504,10 @@ std::vector<TableColumn> comparison_columns(const std::vector<Row>& rows) {
       significant_cells(over_seeds(&Summary::allocated_mean, 1 / mebibyte)));
   add("MiB per layer", "payload", "useful bytes in these units, mean over steps",
       significant_cells(over_seeds(&Summary::payload_mean, 1 / mebibyte)));
+  const std::vector<std::optional<double>> arena = over_seeds(&Summary::arena_bytes, 1 / mebibyte);
+  if (std::any_of(arena.begin(), arena.end(), [](const auto& v) { return v.has_value(); }))
+    add("arena", "MiB", "FP32 working states outside the pools, over all layers",
+        significant_cells(arena));
   add("stranded", "%", "free bytes of one pool while the other is exhausted (split pools only)",
       cells_of(over_seeds(&Summary::stranded_fraction, 100), 1));
   return columns;

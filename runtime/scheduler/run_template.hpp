@@ -133,6 +133,7 @@ RunResult serve_cpu(const RunSpec& spec, const Workload& workload, Cache& cache,
                             cpu::StepTime::measured, witness);
   RealClock clock;
   RunResult result = serve(spec, workload, cache, gate, executor, clock, content);
+  if (cpu.carry == cpu::Carry::bf16_at_grid) result.arena_bytes = executor.arena_bytes();
   if (cpu.generated != nullptr)
     for (std::uint32_t r = 0; r < workload.requests.size(); ++r) {
       auto const tokens = content.tokens(r).subspan(workload.requests[r].prompt_tokens);

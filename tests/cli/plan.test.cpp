@@ -8,6 +8,7 @@
 #include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cli/process.hpp"
@@ -52,11 +53,18 @@ Json plan(const std::string& arguments, std::string* text = nullptr) {
   return Json::parse(cli_test::file_text(file));
 }
 
+std::string plan_text(const std::string& arguments) {
+  std::string text;
+  plan(arguments, &text);
+  return text;
+}
+
 const Json& row(const Json& plan, const std::string& name) {
   for (Json const& o : plan["organizations"])
     if (o["organization"] == name) return o;
   FAIL("no organization " << name);
-  return plan;
+  static const Json none;
+  return none;
 }
 
 constexpr const char* falcon_config = R"({"model_type": "falcon_h1", "torch_dtype": "bfloat16",
@@ -79,7 +87,7 @@ TEST_CASE("version, help, and what is no command") {
   CHECK(plan_help.code == 0);
   for (const char* const part :
        {"--model", "--config", "--budget", "--memory", "--weights", "--reserve", "--tp", "--tokens",
-        "--split", "--ssm-dtype", "--null-units", "--json", "examples:"})
+        "--split", "--ssm-dtype", "--carry", "--cap", "--null-units", "--json", "examples:"})
     CHECK(contains(plan_help.out, part));
   check_refused("", {"hybridstate --help"});
   check_refused("serve", {"hybridstate --help"});
@@ -197,6 +205,70 @@ TEST_CASE("a config.json gives the plan of its preset") {
         published);
 }
 
+TEST_CASE("working states of bf16-at-grid have an arena beside the pools") {
+  std::string text;
+  std::string const model = "--model falcon-h1-7b ";
+  Json const plain = plan(model + "--budget b63", &text);
+  CHECK_FALSE(plain.contains("arena"));
+  CHECK_FALSE(contains(text, "arena"));
+
+  // A state: 44 layers x (24 x 128 x 256 x 4 bytes + 3 x 3,584 x 2 bytes).
+  std::uint64_t const state = std::uint64_t{44} * (3145728 + 21504);
+  Json const grid = plan(model + "--budget b63 --carry bf16-at-grid", &text);
+  CHECK(grid["arena"] == Json{{"carry", "bf16-at-grid"},
+                              {"states", 63},
+                              {"bytes_per_state", state},
+                              {"total_bytes", 63 * state}});
+  CHECK(contains(text,
+                 "bf16-at-grid: 63 working states x 139,358,208 = 8,779,567,104 bytes in total, "
+                 "outside the pools and beside --budget"));
+  CHECK(contains(text, "multiples of 256 tokens"));
+  CHECK(grid["budget"] == plain["budget"]);
+  CHECK(grid["organizations"] == plain["organizations"]);
+
+  // Of a total, the pools get what the arena leaves.
+  Json const total =
+      plan(model + "--memory 40GiB --weights 15.2GB --carry bf16-at-grid --cap 32", &text);
+  std::uint64_t const rest = (std::uint64_t{40} << 30) - 15200000000 - 32 * state;
+  CHECK(total["arena"]["total_bytes"] == 32 * state);
+  CHECK(total["budget"]["total_bytes"] == rest);
+  CHECK(total["organizations"] ==
+        plan(model + "--memory " + std::to_string(rest))["organizations"]);
+  CHECK(contains(text, "outside the pools; subtracted from --memory before them"));
+  CHECK(contains(plan_text(model + "--budget b63 --carry bf16-at-grid --cap 1"),
+                 "1 working state x 139,358,208 = 139,358,208 bytes"));
+
+  // Ranks hold their part; layers without recurrent state hold nothing.
+  CHECK(plan(model + "--budget b63 --tp 2 --carry bf16-at-grid")["arena"]["bytes_per_state"] ==
+        44 * (1572864 + 12288));
+  hs::ModelGeometry const& granite = hs::find_preset("granite-4.0-h-micro")->geometry;
+  CHECK(plan("--model granite-4.0-h-micro --budget b63 --carry bf16-at-grid")["arena"]
+                                                                             ["bytes_per_state"] ==
+        std::uint64_t{granite.recurrent_layers} * (2 * granite.ssm_bytes() + granite.conv_bytes()));
+}
+
+TEST_CASE("a carry decides how the units store the SSM state") {
+  std::string const model = "--model falcon-h1-7b --budget b63";
+  std::string text;
+  Json const fp32 = plan(model + " --carry fp32", &text);
+  CHECK(fp32 == plan(model + " --ssm-dtype fp32"));
+  CHECK(fp32 == plan(model + " --ssm-dtype fp32 --carry fp32 --cap 5"));
+  CHECK(fp32["geometry"]["ssm_bytes"] == 3145728);
+  CHECK_FALSE(contains(text, "arena"));
+  Json const bf16 = plan(model + " --carry bf16-per-token", &text);
+  CHECK(bf16 == plan(model));
+  CHECK_FALSE(contains(text, "arena"));
+  // A carry overrules a config.json that says otherwise.
+  workload_test::TemporaryFolder const folder;
+  std::string config = falcon_config;
+  config.replace(config.find("\"bfloat16\""), 10, "\"float32\"");
+  std::string const file = folder.write("config.json", config);
+  CHECK(plan("--config '" + file + "' --budget b63")["geometry"]["ssm_dtype_bytes"] == 4);
+  for (const char* const carry : {"bf16-per-token", "bf16-at-grid"})
+    CHECK(plan("--config '" + file + "' --budget b63 --carry " +
+               carry)["geometry"]["ssm_dtype_bytes"] == 2);
+}
+
 TEST_CASE("an organization that the budget cannot build is named, the others are planned") {
   std::string text;
   Json const got = plan("--model falcon-h1-7b --budget b1", &text);
@@ -230,11 +302,34 @@ TEST_CASE("plan refuses with one sentence and writes nothing") {
   for (const char* const split : {"0", "1", "-0.5", "nan", "half", "0.0000001", "0.5x"})
     check_refused(model + " --budget b63 --split=" + split, {"--split", "auto"});
   check_refused(model + " --budget b63 --ssm-dtype fp8", {"--ssm-dtype fp8", "bf16 or fp32"});
+  check_refused(model + " --budget b63 --carry fp8", {"--carry fp8", "bf16-at-grid"});
+  check_refused(model + " --budget b63 --carry fp32 --ssm-dtype bf16",
+                {"--carry fp32 stores the SSM state in fp32", "--ssm-dtype bf16", "leave"});
+  for (const char* const carry : {"bf16-per-token", "bf16-at-grid"})
+    check_refused(model + " --budget b63 --ssm-dtype fp32 --carry " + carry,
+                  {carry, "stores the SSM state in bf16", "--ssm-dtype fp32", "leave"});
+  check_refused(model + " --budget b63 --cap 32", {"--cap", "--carry bf16-at-grid"});
+  for (const char* const cap : {"0", "-1", "many", "3000000000"})
+    check_refused(model + " --budget b63 --carry bf16-at-grid --cap=" + cap,
+                  {"--cap", cap, "whole number from 1"});
+  check_refused(model + " --memory 23.9GB --weights 15.2GB --carry bf16-at-grid",
+                {"--memory 23.9GB",
+                 "weights, reserve and the arena of working states take "
+                 "23,979,567,104 of its 23,900,000,000 bytes",
+                 "nothing for the pools", "smaller --cap"});
   check_refused(model + " --budget 5000000TiB", {"--budget 5000000TiB"});
   check_refused(model + " --budget 300000TiB", {"no organization can be built"});
   check_refused("plan --config absent.json --budget b63", {"absent.json", "cannot be opened"});
 
   workload_test::TemporaryFolder const folder;
+  std::string huge = falcon_config;  // 4.4 GB a state
+  for (auto const& [from, to] : {std::pair{"\"mamba_d_ssm\": 3072", "\"mamba_d_ssm\": 98304"},
+                                 std::pair{"\"mamba_d_head\": 128", "\"mamba_d_head\": 4096"}})
+    huge.replace(huge.find(from), std::string(from).size(), to);
+  std::string const most = "plan --config '" + folder.write("huge.json", huge) +
+                           "' --budget b63 --carry bf16-at-grid --cap ";
+  CHECK(call(most + "1000000000").code == 0);
+  check_refused(most + "2147483647", {"--cap 2147483647", "more than any memory"});
   std::string const broken = folder.write("config.json", R"({"model_type": "falcon_h1"})");
   std::string const json = folder.write("plan.json", "old");
   check_refused("plan --config '" + broken + "' --budget b63 --json '" + json + "'",

@@ -88,6 +88,14 @@ TEST_CASE("values that do not exist are left out, odd text stays valid") {
   CHECK(Json::parse(json_text(Comparison{}))["runs"].empty());
 }
 
+TEST_CASE("the arena's bytes are there where there is an arena") {
+  Comparison comparison = small_comparison();
+  comparison.runs[1].arena_bytes = 12345;
+  const Json json = Json::parse(json_text(comparison));
+  CHECK_FALSE(json["runs"][0].contains("arena_bytes"));
+  CHECK(json["runs"][1]["arena_bytes"] == 12345);
+}
+
 TEST_CASE("CSV has one line per run under the JSON names") {
   Comparison comparison = small_comparison();
   comparison.runs[0].budget = "a, \"b\"";

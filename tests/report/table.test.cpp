@@ -80,6 +80,21 @@ TEST_CASE("a table fits its width and names every row and setting") {
   CHECK(comparison_table(Comparison{}).find("No runs.") != std::string::npos);
 }
 
+TEST_CASE("FP32 working states are shown where there are some, and nowhere else") {
+  Comparison comparison = small_comparison();
+  CHECK(comparison_table(comparison).find("arena") == std::string::npos);
+  CHECK(run_details(comparison).find("FP32 working states") == std::string::npos);
+  for (RunResult& run : comparison.runs)
+    if (run.organization == "S2") run.arena_bytes = 3 * 1024 * 1024;
+  CHECK(comparison_table(comparison).find("arena") != std::string::npos);
+  const auto columns = comparison_columns(rows_of(comparison));
+  CHECK(column(columns, "arena", "MiB").cells[0] == "-");
+  CHECK(column(columns, "arena", "MiB").cells[1] == "3.00");
+  CHECK(occurrences(run_details(comparison),
+                    "FP32 working states               3 MiB over all layers, outside the pools") ==
+        2);
+}
+
 TEST_CASE("measured runs are not called simulated") {
   Comparison comparison = small_comparison();
   for (RunResult& run : comparison.runs) run.executor = "cpu";

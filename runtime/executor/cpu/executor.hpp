@@ -171,9 +171,9 @@ class CpuExecutor {
   void build_arena() {
     auto const& layout = cache_.organization().layout();
     auto const sequences = cache_.options().max_sequences;
-    auto const ssm =
-        static_cast<std::int64_t>(layout.ssm_bytes()) * 4 / layout.model().ssm_dtype_bytes;
-    auto const conv = static_cast<std::int64_t>(layout.conv_bytes());
+    WorkingStateBytes const row = working_state_bytes(layout.model());
+    auto const ssm = static_cast<std::int64_t>(row.ssm);
+    auto const conv = static_cast<std::int64_t>(row.conv);
     arena_owner_.resize(sequences);
     arena_bytes_.resize(static_cast<std::size_t>((ssm + conv) * sequences * layout.group_layers()));
     arena_ = memory_.states();

@@ -31,6 +31,17 @@ inline ModelGeometry geometry_for(const FalconH1Config& config, Carry carry) {
   return config.geometry(2, carry == Carry::fp32 ? 4 : 2, 2);
 }
 
+/// One layer's working state in the arena of Carry::bf16_at_grid: its SSM state in FP32, then its
+/// convolution state.
+struct WorkingStateBytes {
+  Bytes ssm = 0;
+  Bytes conv = 0;
+  constexpr Bytes all() const noexcept { return ssm + conv; }
+};
+constexpr WorkingStateBytes working_state_bytes(const ModelGeometry& model) noexcept {
+  return {model.ssm_bytes() / model.ssm_dtype_bytes * 4, model.conv_bytes()};
+}
+
 /// Attention units of every layer. `blocks` describes layer 0; its `units` are not read.
 struct KvArena {
   AttentionBlocks blocks{};
