@@ -131,7 +131,7 @@ Scenario random_scenario(const FalconH1Config& model, std::uint64_t seed,
 
 const std::vector<std::string>& named_scenarios() {
   static const std::vector<std::string> names = {"depths", "concurrent", "batches", "reclaim",
-                                                 "common"};
+                                                 "cuts",   "preempted",  "common"};
   return names;
 }
 
@@ -211,6 +211,32 @@ std::vector<Scenario> named_scenario(const FalconH1Config& model, const std::str
       }
     }
     all.push_back(std::move(s));
+  } else if (name == "cuts") {
+    // Prompts in pieces that end anywhere, several in a step.
+    Scenario s = base("cuts", 6, 1200, 60);
+    s.token_budget = 300;
+    std::vector<TokenId> const context = draw(1024);
+    for (std::uint32_t i = 0; i < 6; ++i) {
+      std::vector<TokenId> t(context.begin(), context.begin() + (i % 2 == 0 ? 1024 : 640));
+      auto const tail = draw(5 + 9 * i);
+      t.insert(t.end(), tail.begin(), tail.end());
+      add(s, t, 5, i < 2 ? 0 : 1'000'000'000);
+    }
+    all.push_back(std::move(s));
+  } else if (name == "preempted") {
+    // Requests that outgrow their memory while they generate: what they generated is computed
+    // again as part of a prompt.
+    Scenario s = base("preempted", 4, 600, 100);
+    if (arm != Arm::d0) {
+      s.block_tokens = carry == cpu::Carry::bf16_at_grid ? 256 : 64;
+      s.checkpoint_tokens = s.block_tokens;
+    }
+    Tokens const prompt = 3 * s.block_tokens / 2;
+    Tokens const output = std::max<Tokens>(100, 2 * s.block_tokens);
+    PoolUnits const one = units_for(s, verify::layout_of(s, model), prompt + output, 2);
+    for (int pool = 0; pool < max_pools; ++pool) s.units[pool] = one[pool] * 5 / 2;
+    for (int i = 0; i < 4; ++i) add(s, draw(prompt + 3), output, 0);
+    all.push_back(std::move(s));
   } else if (name == "common") {
     // Continuation where the boundaries of every organization meet.
     Scenario s = base("common", 3, 3700, 100);
@@ -225,9 +251,10 @@ std::vector<Scenario> named_scenario(const FalconH1Config& model, const std::str
     }
     all.push_back(std::move(s));
   } else {
-    throw std::invalid_argument(fmt::format(
-        "scenario \"{}\" is unknown; use depths, concurrent, batches, reclaim, common or all",
-        name));
+    throw std::invalid_argument(
+        fmt::format("scenario \"{}\" is unknown; use depths, concurrent, batches, reclaim, cuts, "
+                    "preempted, common or all",
+                    name));
   }
   return all;
 }

@@ -48,8 +48,9 @@ Scenario random_scenario(const FalconH1Config& model, std::uint64_t seed,
                          const ScenarioChoice& choice);
 
 /// The runs of the paper's Appendix D.5 on the 512-token grid: "depths" (continuation at 600 to
-/// 1,800 and at 2,400 tokens), "concurrent" (16 at once), "batches" (8, 32, 53), "reclaim"; and
-/// "common": continuation at 3,584 tokens, where the boundaries of 512 and of 1,792 tokens meet.
+/// 1,800 and at 2,400 tokens), "concurrent" (16 at once), "batches" (8, 32, 53), "reclaim". Then
+/// "cuts" (prompts in pieces that end anywhere), "preempted" (while generating), and "common":
+/// continuation at 3,584 tokens, where the boundaries of 512 and of 1,792 tokens meet.
 const std::vector<std::string>& named_scenarios();
 std::vector<Scenario> named_scenario(const FalconH1Config& model, const std::string& name, Arm arm,
                                      cpu::Carry carry);

@@ -21,6 +21,7 @@
 
 #include "cpu/harness.hpp"
 #include "executor/cpu/executor.hpp"
+#include "executor/device_error.hpp"
 #include "verify/reference.hpp"
 
 using namespace harness;
@@ -391,4 +392,25 @@ TEST_CASE("the arena holds an FP32 state for each sequence, where there is one")
     CHECK(bytes(Carry::bf16_per_token, Condition::lossless_checkpoint) == all);
     CHECK(bytes(Carry::fp32, Condition::lossless_checkpoint) == 0);
   }
+}
+
+TEST_CASE("checkpoints off the grid of roundings are refused under that carry alone") {
+  OwnModel const model = random_model(paged_config(), 34, Dtype::bf16);
+  FalconH1Config const& c = model.tensors().config;
+  Workload workload;
+  workload.requests.push_back(request_of(random_tokens(5, c.vocabulary, 1), 0));
+  auto const builds = [&](Carry carry, Tokens grid) {
+    LayoutOptions options;
+    options.native_checkpoint_tokens = grid;
+    JointCache cache(
+        NativeDualPool<>(checked_layout(geometry_for(c, carry), options).value(), 40, 8),
+        options_for(workload));
+    Server const server(cache, model, forward_options(carry), workload);
+  };
+  CHECK_THROWS_WITH_AS(builds(Carry::bf16_at_grid, 400),
+                       "carry bf16-at-grid rounds states at multiples of 256 tokens, but "
+                       "checkpoints lie every 400; choose a multiple",
+                       DeviceError);
+  CHECK_NOTHROW(builds(Carry::bf16_at_grid, 768));
+  CHECK_NOTHROW(builds(Carry::bf16_per_token, 400));
 }

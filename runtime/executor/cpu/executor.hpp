@@ -6,11 +6,14 @@
 #include <cstdint>
 #include <hybridstate/cache/concept.hpp>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "executor/cpu/forward.hpp"
 #include "executor/cpu/sampling.hpp"
 #include "executor/cpu/unit_memory.hpp"
+#include "executor/device_error.hpp"
 #include "executor/step_plan.hpp"
 #include "scheduler/content.hpp"
 
@@ -35,7 +38,8 @@ enum class StepTime : std::uint8_t {
 ///
 /// With Carry::bf16_at_grid, working states between kept boundaries live in an FP32 arena of their
 /// own (one state a sequence); at a kept boundary, where the state was just rounded, it is stored
-/// in the organization's unit and read back from there.
+/// in the organization's unit and read back from there. Checkpoints must then lie at multiples of
+/// grid_tokens; DeviceError otherwise.
 template <joint_cache Cache, class Witness = NullWitness>
 class CpuExecutor {
  public:
@@ -53,6 +57,11 @@ class CpuExecutor {
         witness_(witness) {
     keeps_working_ =
         options.broken == Condition::lossless_checkpoint && options.carry != Carry::fp32;
+    Tokens const grid = cache.checkpoint_tokens();
+    if (options.carry == Carry::bf16_at_grid && grid % grid_tokens != 0)
+      throw DeviceError("carry bf16-at-grid rounds states at multiples of " +
+                        std::to_string(grid_tokens) + " tokens, but checkpoints lie every " +
+                        std::to_string(grid) + "; choose a multiple");
     if (options.carry == Carry::bf16_at_grid || keeps_working_) build_arena();
   }
 

@@ -365,7 +365,7 @@ void pack(const float* x, std::size_t n, float* y) {
 }
 
 #if HYBRIDSTATE_CPU_WIDTH == 16
-constexpr std::size_t tile_rows = 4, tile_tokens = 6;
+constexpr std::size_t tile_rows = 3, tile_tokens = 8;
 #elif HYBRIDSTATE_CPU_WIDTH == 8
 constexpr std::size_t tile_rows = 2, tile_tokens = 3;
 #else
