@@ -11,6 +11,7 @@
 #include "model/hf_config.hpp"
 #include "model/model_error.hpp"
 #include "report/file.hpp"
+#include "trace/reader.hpp"
 #include "workload/trace_options.hpp"
 
 namespace hybridstate::runtime {
@@ -52,6 +53,7 @@ int run_command_line(int argc, const char* const* argv) {
   add_presets(app, action);
   add_make_model(app, action);
   add_generate(app, action);
+  add_trace(app, action);
   add_verify(app, action);
   try {
     app.parse(argc, argv);
@@ -73,6 +75,8 @@ int run_command_line(int argc, const char* const* argv) {
   } catch (const ModelError& error) {
     return fail(2, error.what());
   } catch (const ReportError& error) {
+    return fail(2, error.what());
+  } catch (const TraceError& error) {
     return fail(2, error.what());
   } catch (const ConfigurationError& error) {
     return fail(2, error.what());

@@ -6,6 +6,7 @@
 
 #include "cli/command.hpp"
 #include "cli/model_options.hpp"
+#include "cli/quantities.hpp"
 #include "cli/serving_options.hpp"
 #include "report/table.hpp"
 
@@ -16,20 +17,43 @@ namespace {
 struct RunOptions : ServingOptions {
   std::string organization = "S2";
   std::string policy = "paper";
+  std::string trace;
+  std::string trace_buffer = "32MiB";
 };
+
+TraceSettings trace_settings(const RunOptions& options, const ServingSetup& setup) {
+  if (setup.seeds.size() != 1)
+    throw UsageError(fmt::format(
+        "--trace holds the history of one run; use it with --seeds 1, not {}", setup.seeds.size()));
+  TraceSettings settings;
+  settings.path = options.trace;
+  settings.note = fmt::format("workload {}, seed {}", options.workload, setup.seeds.front());
+  settings.ring_bytes = parse_bytes("--trace-buffer", options.trace_buffer);
+  if (settings.ring_bytes == 0 || settings.ring_bytes > Bytes{1} << 36)
+    throw UsageError(
+        fmt::format("--trace-buffer {}: use between 1 byte and 64GiB", options.trace_buffer));
+  return settings;
+}
 
 int run(RunOptions& options) {
   ServingSetup const setup = prepare(options, 1);
   RunSpec spec = setup.spec;
   apply(parse_policy(options.policy), spec);
   spec.arm = arm_option("--org", options.organization);
+  TraceSettings trace;
+  if (!options.trace.empty()) {
+    trace = trace_settings(options, setup);
+    spec.trace = &trace;
+  }
   Comparison comparison;
   comparison.model = setup.model_name;
   comparison.heading = setup.heading;
   serve_all(options, setup, {spec}, false, comparison);
   write_outputs(options, comparison);
   print_run_details(comparison);
-  return 0;
+  if (trace.problem.empty()) return 0;
+  fmt::print(stderr, "hybridstate: {}\n", trace.problem);
+  return 1;
 }
 
 }  // namespace
@@ -45,6 +69,12 @@ void add_run(CLI::App& app, Action& action) {
   command
       ->add_option("--policy", options->policy,
                    "reclaim order: paper or path-safe; may end in +reuse")
+      ->capture_default_str();
+  command->add_option("--trace", options->trace,
+                      "write the state history, for hybridstate trace (not with --seeds above 1)");
+  command
+      ->add_option("--trace-buffer", options->trace_buffer,
+                   "bytes that may wait for the trace's writer; records beyond are dropped")
       ->capture_default_str();
   command->footer(
       "example:\n  hybridstate run --org S2 --workload paper --budget b83 --headroom 0.27 --out "

@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <hybridstate/geometry/budget.hpp>
 #include <hybridstate/geometry/layout.hpp>
@@ -48,6 +50,15 @@ struct CpuSettings {
   std::vector<std::vector<TokenId>>* generated = nullptr;
 };
 
+/// A state-history trace of the run (docs/trace.md). It changes nothing in the run's result.
+struct TraceSettings {
+  std::filesystem::path path;
+  std::string note;                                ///< workload and seed, for people
+  std::size_t ring_bytes = std::size_t{32} << 20;  ///< records waiting for the background writer
+  /// Filled by the run: one sentence when the file is not complete, else empty.
+  std::string problem;
+};
+
 /// Everything that decides a run except the requests.
 struct RunSpec : ServingPolicy {
   Arm arm = Arm::s2;
@@ -63,6 +74,7 @@ struct RunSpec : ServingPolicy {
   double headroom = 0;  ///< f: H = floor(f * B) in each pool
   bool keep_timeline = true;
   const CpuSettings* cpu = nullptr;  ///< null: simulated
+  TraceSettings* trace = nullptr;    ///< null: none
 };
 
 StateLayout layout_of(const RunSpec& spec);

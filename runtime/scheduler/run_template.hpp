@@ -18,6 +18,44 @@
 
 namespace hybridstate::runtime {
 
+/// What the scheduler tells: the run's statistics, and its trace if the cache's observer keeps one.
+template <class CacheObserver>
+class RunObserver {
+  static constexpr bool traces = requires(CacheObserver& o) { o.history; };
+
+ public:
+  RunObserver(StepStatistics& statistics, CacheObserver& cache)
+      : statistics_(statistics), cache_(cache) {}
+
+  template <class Scheduler>
+  void after_step(const Scheduler& scheduler, const StepPlan& plan) {
+    statistics_.after_step(scheduler, plan);
+    if constexpr (traces) cache_.history->after_step(scheduler.now(), plan);
+  }
+  template <class Scheduler>
+    requires traces
+  void on_step(const Scheduler& scheduler, Step step) {
+    cache_.history->on_step(scheduler.now(), step, scheduler.running(), scheduler.waiting());
+  }
+  template <class Scheduler>
+    requires traces
+  void on_queued(const Scheduler& scheduler, std::uint32_t request, std::uint32_t preemptions,
+                 const Prompt& prompt) {
+    cache_.history->on_queued(scheduler.now(), request, preemptions, prompt);
+  }
+
+ private:
+  StepStatistics& statistics_;
+  [[maybe_unused]] CacheObserver& cache_;
+};
+
+/// A run without a trace. Its counterpart is trace/session.hpp.
+struct NoTrace {
+  NoTrace(const RunSpec&, Tokens, Tokens) {}
+  static NullObserver observer() { return {}; }
+  void close() {}
+};
+
 /// The gate of the byte-exact bound: what runs, packed without any rounding and with adopted tokens
 /// counted for nobody, must leave room for the newcomer.
 struct ByteExactGate {
@@ -48,7 +86,8 @@ RunResult serve(const RunSpec& spec, const Workload& workload, Cache& cache, Gat
                 Executor& executor, Clock& clock, Content& content) {
   StepStatistics statistics(spec.keep_timeline, workload);
   SchedulerOptions const options{spec.cap, spec.token_budget, spec.fence_lag};
-  Scheduler scheduler(workload, cache, executor, clock, content, gate, options, statistics);
+  RunObserver observer(statistics, cache.observer());
+  Scheduler scheduler(workload, cache, executor, clock, content, gate, options, observer);
   if constexpr (requires { gate.attach(scheduler); }) gate.attach(scheduler);
   scheduler.run();
 
@@ -159,7 +198,7 @@ inline FixedHeadroom headroom_gate(const RunSpec& spec, const BudgetPlan& plan) 
 }
 
 /// Builds the organization with `make(units)` and serves under the order that the spec names.
-template <class Make>
+template <class Trace = NoTrace, class Make>
 RunResult run_with(const RunSpec& spec, const Workload& workload, const BlockIds& ids,
                    std::int64_t scale, Make make) {
   using Organization = decltype(make(PoolUnits{}));
@@ -169,11 +208,15 @@ RunResult run_with(const RunSpec& spec, const Workload& workload, const BlockIds
   for (int pool = 0; pool < Organization::pools; ++pool)
     usable[pool] = plan.units[pool] > spec.null_units ? plan.units[pool] - spec.null_units : 0;
   FixedHeadroom gate = headroom_gate(spec, plan);
-  RunResult result =
-      with_cache(make(usable), cache_options(spec, workload), spec, [&](auto& cache) {
-        return spec.cpu != nullptr ? serve_cpu(spec, workload, cache, gate)
-                                   : serve_simulated(spec, workload, ids, cache, gate, scale);
-      });
+  Organization organization = make(usable);
+  Trace trace(spec, organization.block_tokens(), organization.checkpoint_tokens());
+  auto const served = [&](auto& cache) {
+    return spec.cpu != nullptr ? serve_cpu(spec, workload, cache, gate)
+                               : serve_simulated(spec, workload, ids, cache, gate, scale);
+  };
+  RunResult result = with_cache(std::move(organization), cache_options(spec, workload), spec,
+                                served, trace.observer());
+  trace.close();
   result.budget_bytes = plan.layer_bytes();
   result.total_bytes = plan.total_bytes();
   for (int pool = 0; pool < Organization::pools; ++pool) {
@@ -188,5 +231,10 @@ RunResult run_recurrent_paged(const RunSpec&, const Workload&, const BlockIds&);
 RunResult run_conv_slab_packed(const RunSpec&, const Workload&, const BlockIds&);
 RunResult run_native_dual_pool(const RunSpec&, const Workload&, const BlockIds&);
 RunResult run_reference(const RunSpec&, const Workload&, const BlockIds&);
+// The same with spec.trace, in files of their own.
+RunResult run_traced_coarse_page(const RunSpec&, const Workload&, const BlockIds&);
+RunResult run_traced_recurrent_paged(const RunSpec&, const Workload&, const BlockIds&);
+RunResult run_traced_conv_slab_packed(const RunSpec&, const Workload&, const BlockIds&);
+RunResult run_traced_native_dual_pool(const RunSpec&, const Workload&, const BlockIds&);
 
 }  // namespace hybridstate::runtime

@@ -31,7 +31,9 @@ struct SchedulerOptions {
 /// preempted; then waiting requests, first come first served, a head that does not fit blocking the
 /// line.
 ///
-/// Written against the concepts alone: any joint cache, any executor, any clock.
+/// Written against the concepts alone: any joint cache, any executor, any clock. An observer has
+/// after_step(scheduler, plan) and, if it wants to know, on_queued(scheduler, request, preemptions,
+/// prompt) when a request joins the line, new or preempted, and on_step(scheduler, step).
 template <joint_cache Cache, step_executor Executor, scheduler_clock Clock, request_content Content,
           admission_gate Gate, class Observer>
 class Scheduler {
@@ -70,6 +72,8 @@ class Scheduler {
       receive();
     }
     plan_.clear(cache_.begin_step());
+    if constexpr (requires { observer_.on_step(*this, plan_.step); })
+      observer_.on_step(*this, plan_.step);
     finished_.clear();
     Tokens budget = options_.token_budget;
     bool const short_of_memory = schedule_running(budget);
@@ -138,7 +142,14 @@ class Scheduler {
       Live& live = requests_[next_arrival_];
       live.known = live.record.prompt_tokens;
       waiting_.push_back(static_cast<std::uint32_t>(next_arrival_++));
+      tell_queued(waiting_.back());
     }
+  }
+
+  void tell_queued([[maybe_unused]] std::uint32_t r) {
+    if constexpr (requires { observer_.on_queued(*this, r, std::uint32_t{}, Prompt{}); })
+      observer_.on_queued(*this, r, requests_[r].record.preemptions,
+                          content_.known(r, requests_[r].known));
   }
 
   Tokens max_tokens(std::uint32_t r) const {
@@ -315,6 +326,7 @@ class Scheduler {
     waiting_.push_front(r);
     ++requests_[r].record.preemptions;
     ++totals_.preemptions;
+    tell_queued(r);
   }
 
   void drop_ended() {

@@ -41,16 +41,17 @@ inline CacheOptions cache_options(const ServingPolicy& policy) {
   return options;
 }
 
-/// Calls use(cache) with a cache under the policy's reclaim order.
-template <class Organization, class Use>
+/// Calls use(cache) with a cache under the policy's reclaim order, with a copy of the observer.
+template <class Organization, class Use, class Observer = NullObserver>
 auto with_cache(Organization organization, const CacheOptions& options, const ServingPolicy& policy,
-                Use&& use) {
+                Use&& use, Observer observer = {}) {
   if (policy.order == OrderPolicy::paper) {
-    JointCache<Organization> cache(std::move(organization), options,
-                                   PaperOrder{policy.slab_position});
+    JointCache<Organization, PaperOrder, Observer> cache(
+        std::move(organization), options, PaperOrder{policy.slab_position}, observer);
     return use(cache);
   }
-  JointCache<Organization, PathSafeLru> cache(std::move(organization), options, PathSafeLru{});
+  JointCache<Organization, PathSafeLru, Observer> cache(std::move(organization), options,
+                                                        PathSafeLru{}, observer);
   return use(cache);
 }
 

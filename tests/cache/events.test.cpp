@@ -102,6 +102,10 @@ TEST_CASE("the fields of each kind of event") {
   CHECK(log.back().tokens == 9);
   serve(cache, t, 3, 100, 55);
   hs::Event const published = last(log, hs::EventKind::publish);
+  std::uint64_t path = hs::PrefixIndex::path_of_root(3, {});
+  for (std::size_t i = 0; i < 2; ++i)
+    path = hs::PrefixIndex::path_to(path, hs::block_key(std::span(t).subspan(4 * i, 4)));
+  CHECK(published.path == path);
   CHECK(published.object == hs::ObjectKind::checkpoint);
   CHECK(published.boundary == 8);
   CHECK(published.salt == 3);
@@ -118,6 +122,10 @@ TEST_CASE("the fields of each kind of event") {
   hs::Event const admitted = last(log, hs::EventKind::admit);
   CHECK(admitted.boundary == 8);
   CHECK(admitted.tokens == 9);
+  CHECK(admitted.attention == 8);
+  CHECK(admitted.recurrent == 8);
+  CHECK(admitted.joint == 8);
+  CHECK(admitted.cause == hs::LossCause::none);
   CHECK(admitted.handle == a.sequence.value);
   REQUIRE(cache.reserve(a.sequence, 1));
   CHECK(count(log, hs::EventKind::allocate, hs::ObjectKind::attention) == 1);
@@ -138,6 +146,47 @@ TEST_CASE("the fields of each kind of event") {
   cache.invalidate_since(0);
   CHECK(last(log, hs::EventKind::loss).cause == hs::LossCause::failed_step);
   CHECK(cache.counters().lost_checkpoints == cache.counters().published_checkpoints);
+}
+
+TEST_CASE("an admission says what it found when it could not keep it") {
+  // Idle slabs with single free slots: alone, a request may have to clear what is cached.
+  std::uint64_t cleared = 0;
+  for (std::uint64_t seed = 1; seed < 31; ++seed) {
+    std::vector<hs::Event> log;
+    auto cache = recorded(12, log);
+    std::uint64_t state = seed;
+    auto random = [&](std::uint32_t n) {
+      state = state * 6364136223846793005ULL + 1442695040888963407ULL;
+      return static_cast<std::uint32_t>((state >> 33) % n);
+    };
+    for (int round = 0; round < 60; ++round) {
+      Ids const t = ids(1 + random(19), 100 * random(2));
+      std::uint64_t const salt = random(2);
+      hs::Match const match = cache.lookup(prompt(t, salt));
+      hs::Admission const a = cache.admit(prompt(t, salt), {1, 20});
+      REQUIRE(a);
+      hs::Event const admitted = last(log, hs::EventKind::admit);
+      CHECK(admitted.joint == match.joint);
+      CHECK(admitted.attention == match.attention);
+      CHECK(admitted.recurrent == match.recurrent);
+      CHECK(admitted.boundary == cache.position(a.sequence));
+      if (admitted.cause == hs::LossCause::cleared) {
+        ++cleared;
+        CHECK(admitted.boundary == 0);
+        CHECK(last(log, hs::EventKind::loss).cause == hs::LossCause::cleared);
+      } else {
+        CHECK(admitted.boundary == match.joint);
+      }
+      while (cache.position(a.sequence) < t.size()) {
+        cache.begin_step();
+        hs::Tokens const left = static_cast<hs::Tokens>(t.size()) - cache.position(a.sequence);
+        if (!advance(cache, a.sequence, t, std::min(left, 1 + random(8)))) break;
+      }
+      cache.release(a.sequence);
+      cache.begin_step();
+    }
+  }
+  CHECK(cleared > 0);
 }
 
 TEST_CASE("the path-safe order says that it chose the object") {

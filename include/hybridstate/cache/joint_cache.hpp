@@ -825,6 +825,7 @@ class JointCache {
       PrefixNode const& node = index_[n];
       e.key = node.key;
       e.parent_key = node.parent >= 0 ? index_[NodeIndex{node.parent}].key : 0;
+      e.path = node.path;
       e.salt = node.salt;
       e.boundary = node.depth * block_tokens();
       if (e.tokens == 0) e.tokens = block_tokens();
@@ -1300,6 +1301,8 @@ class JointCache {
     if (a.match.pending) return refuse({Refusal::wait_pending, -1, {}, {}});
 
     Tokens joint = a.match.joint;
+    [[maybe_unused]] Tokens const found = joint;
+    [[maybe_unused]] LossCause dropped = LossCause::none;
     PoolUnits need = admission_need(prompt, a.match);
     if (active_ > 0) {
       AdmissionView view{prompt.length, joint, active_, need, available(), {}};
@@ -1325,6 +1328,7 @@ class JointCache {
           a.match.raw_node = {};
           acting_ = request.requester;
           drop_cached();
+          dropped = LossCause::cleared;
           need = admission_need_alone(prompt, a.match);
         }
       }
@@ -1339,11 +1343,15 @@ class JointCache {
     a.available = available();
     ++counters_.admissions;
     event({.kind = EventKind::admit,
+           .cause = dropped,
            .request = request.requester,
            .salt = prompt.salt,
            .boundary = joint,
            .tokens = prompt.length,
-           .handle = seq.value});
+           .handle = seq.value,
+           .attention = a.match.attention,
+           .recurrent = a.match.recurrent,
+           .joint = found});
     return a;
   }
 

@@ -45,10 +45,16 @@ struct Event {
   std::uint64_t request = 0;  ///< the requester that acted; for loss the one that caused it
   BlockKey key = 0;           ///< of the node the object hangs on
   BlockKey parent_key = 0;
+  std::uint64_t path = 0;  ///< PrefixNode::path: names the whole prefix up to the node
   std::uint64_t salt = 0;
   Tokens boundary = 0;  ///< the object covers or is valid at [0, boundary)
   Tokens tokens = 0;    ///< tokens of the object, or adopted, or committed
   std::int32_t handle = -1;
+  // For admit: what the lookup found. `boundary` is what was adopted, 0 when a waived admission had
+  // to give J up; `cause` is cleared when everything cached had to go.
+  Tokens attention = 0;  ///< A
+  Tokens recurrent = 0;  ///< R
+  Tokens joint = 0;      ///< J
 };
 
 /// An observer is called synchronously by the writer. `enabled == false` removes every call.

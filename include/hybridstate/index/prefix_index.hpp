@@ -141,6 +141,11 @@ class PrefixIndex {
     return detail::fold_product(parent_path ^ key, detail::hash_mul[0]) ^ parent_path;
   }
 
+  /// The hash of the empty path under a salt and its extra key bytes, whether or not it has a root.
+  static std::uint64_t path_of_root(std::uint64_t salt, std::span<const std::byte> extra) noexcept {
+    return path_to(root_path, root_key(salt, extra));
+  }
+
   /// Finds or makes a root; absent when no node can be had or the bytes are too many.
   NodeIndex root(std::uint64_t salt, std::span<const std::byte> extra, std::int64_t now) noexcept {
     if (NodeIndex const n = find_root(salt, extra)) return n;

@@ -1,0 +1,20 @@
+// SPDX-FileCopyrightText: 2026 hybridstate contributors
+// SPDX-License-Identifier: Apache-2.0
+#include "trace/session.hpp"
+
+namespace hybridstate::runtime {
+
+TraceSession::TraceSession(const RunSpec& spec, Tokens block_tokens, Tokens checkpoint_tokens)
+    : settings_(*spec.trace),
+      writer_(
+          open_trace_file(settings_.path),
+          {block_tokens, checkpoint_tokens, arm_name(spec.arm), policy_name(spec), settings_.note},
+          settings_.path.string(), {.ring_bytes = settings_.ring_bytes}),
+      history_(writer_, block_tokens) {}
+
+void TraceSession::close() {
+  writer_.close();
+  settings_.problem = writer_.problem();
+}
+
+}  // namespace hybridstate::runtime

@@ -1,0 +1,27 @@
+// SPDX-FileCopyrightText: 2026 hybridstate contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "scheduler/run.hpp"
+#include "trace/observer.hpp"
+#include "trace/writer.hpp"
+
+namespace hybridstate::runtime {
+
+/// The trace of one run: opens its file, gives the cache its observer, closes with the end record.
+class TraceSession {
+ public:
+  /// Throws ReportError with one sentence when the file cannot be written.
+  TraceSession(const RunSpec& spec, Tokens block_tokens, Tokens checkpoint_tokens);
+
+  TraceObserver observer() noexcept { return {&history_}; }
+  /// Ends the file and leaves in spec.trace what is wrong with it.
+  void close();
+
+ private:
+  TraceSettings& settings_;
+  TraceWriter writer_;
+  StateHistory history_;
+};
+
+}  // namespace hybridstate::runtime
