@@ -403,7 +403,7 @@ TEST_CASE("checkpoints off the grid of roundings are refused under that carry al
     LayoutOptions options;
     options.native_checkpoint_tokens = grid;
     JointCache cache(
-        NativeDualPool<>(checked_layout(geometry_for(c, carry), options).value(), 40, 8),
+        NativeDualPool<>(checked_layout(geometry_for(c, carry), options).value(), PoolUnits{{40, 8}}),
         options_for(workload));
     Server const server(cache, model, forward_options(carry), workload);
   };

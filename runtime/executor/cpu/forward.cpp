@@ -15,7 +15,8 @@ namespace {
 
 constexpr std::size_t token_block = 8;      // tokens of one item of an elementwise loop
 constexpr std::size_t query_block = 8;      // query tokens of one attention item
-constexpr std::size_t row_block = 64;       // output rows of one item of a linear
+constexpr std::size_t row_step = 64;        // output rows of one item of a linear: a multiple,
+constexpr std::size_t row_most = 256;       // up to this
 constexpr std::size_t channel_block = 256;  // channels of one item of the convolution
 constexpr std::size_t line_floats = 16;     // floats of a cache line
 
@@ -226,15 +227,20 @@ void CpuForward::linear(std::span<const Linear> jobs, std::size_t tokens) {
     for (const Linear& job : jobs) linear_in_pieces(job, tokens, sum_pieces(tokens));
     return;
   }
+  // Long items, so that a core reads ahead; several for each thread, so that all end together.
+  std::size_t rows = 0;
+  for (const Linear& job : jobs) rows += job.rows;
+  std::size_t const share = rows / (std::size_t{workers_.threads()} * 6) / row_step * row_step;
+  std::size_t const block = std::clamp(share, row_step, row_most);
   std::size_t blocks = 0;
-  for (const Linear& job : jobs) blocks += (job.rows + row_block - 1) / row_block;
+  for (const Linear& job : jobs) blocks += (job.rows + block - 1) / block;
   workers_.run(blocks, [&](std::size_t item) {
     for (const Linear& job : jobs) {
-      std::size_t const own = (job.rows + row_block - 1) / row_block;
+      std::size_t const own = (job.rows + block - 1) / block;
       if (item < own) {
-        std::size_t const first = item * row_block;
+        std::size_t const first = item * block;
         k_->linear(job, static_cast<std::uint32_t>(tokens), static_cast<std::uint32_t>(first),
-                   static_cast<std::uint32_t>(std::min<std::size_t>(job.rows, first + row_block)));
+                   static_cast<std::uint32_t>(std::min<std::size_t>(job.rows, first + block)));
         return;
       }
       item -= own;

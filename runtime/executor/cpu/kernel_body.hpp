@@ -365,7 +365,7 @@ void pack(const float* x, std::size_t n, float* y) {
 }
 
 #if HYBRIDSTATE_CPU_WIDTH == 16
-constexpr std::size_t tile_rows = 3, tile_tokens = 8;
+constexpr std::size_t tile_rows = 4, tile_tokens = 6;
 #elif HYBRIDSTATE_CPU_WIDTH == 8
 constexpr std::size_t tile_rows = 2, tile_tokens = 3;
 #else
@@ -374,6 +374,8 @@ constexpr std::size_t tile_rows = 1, tile_tokens = 1;
 // Of one token: as many rows as a core follows streams of memory.
 constexpr std::size_t lone_rows = HYBRIDSTATE_CPU_WIDTH == 1 ? 1 : 4;
 constexpr std::size_t block_bytes = 1U << 18;  // of weights that stay in the second-level cache
+constexpr std::size_t few_bytes = 1U << 16;    // the same for 2 or 3 tiles of tokens
+constexpr std::size_t many_tiles = 4;
 
 template <std::size_t R, std::size_t T>
 HYBRIDSTATE_CPU_INLINE void linear_step(const Pair (&w)[R], const float* x, std::size_t stride,
@@ -392,9 +394,11 @@ HYBRIDSTATE_CPU_INLINE void linear_step(const Pair (&w)[R], const float* x, std:
   }
 }
 
-/// R rows, `step` apart, of T tokens.
-template <Dtype D, std::size_t R, std::size_t T>
-void linear_tile(const Linear& j, std::size_t row, std::size_t step, std::size_t token) {
+/// R rows, `step` apart, of T tokens. With Fetch, weights `ahead` bytes further on are fetched
+/// meanwhile.
+template <Dtype D, std::size_t R, std::size_t T, bool Fetch>
+void linear_tile(const Linear& j, std::size_t row, std::size_t step, std::size_t token,
+                 std::size_t ahead) {
   std::size_t const n = j.columns;
   const unsigned char* w[R];
   HYBRIDSTATE_CPU_UNROLL
@@ -411,6 +415,7 @@ void linear_tile(const Linear& j, std::size_t row, std::size_t step, std::size_t
     HYBRIDSTATE_CPU_UNROLL
     for (std::size_t r = 0; r < R; ++r) {
       p[r] = load_pair<D>(w[r] + k * Element<D>::bytes);
+      if constexpr (Fetch) __builtin_prefetch(w[r] + k * Element<D>::bytes + ahead, 0, 2);
     }
     linear_step(p, x + k, j.x_stride, acc);
   }
@@ -432,19 +437,25 @@ void linear_tile(const Linear& j, std::size_t row, std::size_t step, std::size_t
 
 /// The rows [first, end) of T tokens. A tile takes rows that lie far apart, so that each of its
 /// streams of weights runs on in memory from tile to tile, where the prefetcher can follow.
-template <Dtype D, std::size_t R, std::size_t T>
-void linear_streams(const Linear& j, std::size_t first, std::size_t end, std::size_t token) {
+template <Dtype D, std::size_t R, std::size_t T, bool Fetch>
+void linear_streams(const Linear& j, std::size_t first, std::size_t end, std::size_t token,
+                    std::size_t ahead) {
   std::size_t const step = (end - first) / R;
-  for (std::size_t i = 0; i < step; ++i) linear_tile<D, R, T>(j, first + i, step, token);
-  for (std::size_t row = first + step * R; row < end; ++row) linear_tile<D, 1, T>(j, row, 1, token);
+  for (std::size_t i = 0; i < step; ++i)
+    linear_tile<D, R, T, Fetch>(j, first + i, step, token, ahead);
+  for (std::size_t row = first + step * R; row < end; ++row)
+    linear_tile<D, 1, T, Fetch>(j, row, 1, token, ahead);
 }
 
 template <Dtype D, std::size_t T>
 void linear_tokens(const Linear& j, std::size_t first, std::size_t end, std::size_t token,
-                   std::size_t count) {
-  if (count == T)
-    return linear_streams < D, T == 1 ? lone_rows : tile_rows, T > (j, first, end, token);
-  if constexpr (T > 1) linear_tokens<D, T - 1>(j, first, end, token, count);
+                   std::size_t count, std::size_t ahead) {
+  constexpr std::size_t rows = T == 1 ? lone_rows : tile_rows;
+  if (count == T) {
+    if (ahead == 0) return linear_streams<D, rows, T, false>(j, first, end, token, 0);
+    return linear_streams<D, rows, T, true>(j, first, end, token, ahead);
+  }
+  if constexpr (T > 1) linear_tokens<D, T - 1>(j, first, end, token, count, ahead);
 }
 
 template <Dtype D>
@@ -453,13 +464,16 @@ void linear_rows(const Linear& j, std::size_t tokens, std::size_t first, std::si
   // the block in the second-level cache until the last tile.
   std::size_t const tiles = (tokens + tile_tokens - 1) / tile_tokens;
   std::size_t const row_bytes = std::size_t{j.columns} * Element<D>::bytes;
+  std::size_t const kept = tiles > 1 && tiles < many_tiles ? few_bytes : block_bytes;
   std::size_t const rows =
-      std::max<std::size_t>(4 * tile_rows, block_bytes / std::max<std::size_t>(1, row_bytes));
+      std::max<std::size_t>(4 * tile_rows, kept / std::max<std::size_t>(1, row_bytes));
   for (std::size_t row = first; row < end; row += rows)
     for (std::size_t i = 0; i < tiles; ++i) {
       std::size_t const from = i * tokens / tiles;
+      // The last tile finds its weights near and leaves the memory to the next block.
+      bool const fetch = tiles > 1 && i + 1 == tiles && row + 2 * rows <= end;
       linear_tokens<D, tile_tokens>(j, row, std::min(end, row + rows), from,
-                                    (i + 1) * tokens / tiles - from);
+                                    (i + 1) * tokens / tiles - from, fetch ? rows * row_bytes : 0);
     }
 }
 
@@ -626,17 +640,65 @@ void write_state_row(const SsmPages<>& pages, Dtype dtype, std::int32_t head, st
   }
 }
 
+/// The row that an update begins with: zeros without a source.
+void read_source_row(const StateUpdate& j, std::size_t row, float* to) {
+  if (j.source != nullptr)
+    read_state_row(*j.source, j.source_dtype, static_cast<std::int32_t>(j.head), row, j.state, to);
+  else
+    std::fill(to, to + j.state, 0.0F);
+}
+
+/// The bytes of a head's state where they lie together, else null.
+HYBRIDSTATE_CPU_INLINE std::byte* whole_head(const SsmPages<>& pages, Dtype dtype,
+                                             const StateUpdate& j) {
+  Bytes const bytes = Bytes{j.rows} * j.state * dtype_bytes(dtype);
+  return pages.map.run(0) >= bytes ? pages.addr_ssm(0, static_cast<std::int32_t>(j.head), 0)
+                                   : nullptr;
+}
+
+/// Addresses that are the same for all rows of a head.
+struct HeadBytes {
+  static constexpr std::size_t most_stores = 8;  // those of more boundaries are found row by row
+  const std::byte* source = nullptr;
+  std::byte* stores[most_stores] = {};
+};
+HYBRIDSTATE_CPU_INLINE HeadBytes head_bytes(const StateUpdate& j) {
+  HeadBytes h;
+  if (j.source != nullptr) h.source = whole_head(*j.source, j.source_dtype, j);
+  for (std::size_t i = 0; i < std::min(j.store_count, HeadBytes::most_stores); ++i)
+    h.stores[i] = whole_head(j.stores[i].pages, j.stores[i].dtype, j);
+  return h;
+}
+
 HYBRIDSTATE_CPU_INLINE bool rounds_after(const StateUpdate& j, std::size_t token) {
   if (j.carry == Carry::bf16_per_token) return true;
   return j.carry == Carry::bf16_at_grid && (j.begin + token + 1) % grid_tokens == 0;
 }
 
+constexpr std::size_t rows_ahead = 16;
+
 /// One row of P x 16 elements in registers over all tokens.
 template <std::size_t P>
-void update_row(const StateUpdate& j, std::size_t row, float* buffer) {
+void update_row(const StateUpdate& j, std::size_t row, const HeadBytes& head, float* buffer) {
   V s[P];
-  HYBRIDSTATE_CPU_UNROLL
-  for (std::size_t i = 0; i < P; ++i) s[i] = load(buffer + i * lanes);
+  std::size_t const first = row * P * lanes;
+  if (head.source == nullptr) {
+    read_source_row(j, row, buffer);
+    HYBRIDSTATE_CPU_UNROLL
+    for (std::size_t i = 0; i < P; ++i) s[i] = load(buffer + i * lanes);
+  } else if (j.source_dtype == Dtype::bf16) {
+    HYBRIDSTATE_CPU_UNROLL
+    for (std::size_t i = 0; i < P; ++i) {
+      // States are read once a step: the prefetcher would begin anew on every page of memory.
+      const std::byte* const at = head.source + (first + i * lanes) * 2;
+      if (i % 2 == 0) __builtin_prefetch(at + rows_ahead * P * lanes * 2);
+      s[i] = load<Dtype::bf16>(at);
+    }
+  } else {
+    HYBRIDSTATE_CPU_UNROLL
+    for (std::size_t i = 0; i < P; ++i)
+      s[i] = load<Dtype::f32>(head.source + (first + i * lanes) * 4);
+  }
   std::size_t next = 0;
   for (std::size_t t = 0; t < j.tokens; ++t) {
     float const x = j.x[t * j.stride + row];
@@ -653,9 +715,15 @@ void update_row(const StateUpdate& j, std::size_t row, float* buffer) {
     if (rounds_after(j, t)) HYBRIDSTATE_CPU_UNROLL
     for (std::size_t i = 0; i < P; ++i) s[i] = rounded_to_bf16(s[i]);
     while (next < j.store_count && j.stores[next].after == t + 1) {
+      std::byte* const at = next < HeadBytes::most_stores ? head.stores[next] : nullptr;
+      const StateStore& to = j.stores[next++];
+      if (at != nullptr && to.dtype == Dtype::bf16) {
+        HYBRIDSTATE_CPU_UNROLL
+        for (std::size_t i = 0; i < P; ++i) store_bf16(at + (first + i * lanes) * 2, s[i]);
+        continue;
+      }
       HYBRIDSTATE_CPU_UNROLL
       for (std::size_t i = 0; i < P; ++i) store(buffer + i * lanes, s[i]);
-      const StateStore& to = j.stores[next++];
       write_state_row(to.pages, to.dtype, static_cast<std::int32_t>(j.head), row, P * lanes,
                       buffer);
     }
@@ -687,31 +755,26 @@ void update_any_row(const StateUpdate& j, std::size_t row, float* s) {
 
 void update_state(const StateUpdate& j, std::uint32_t first, std::uint32_t end) {
   alignas(64) float buffer[max_state];
-  for (std::size_t row = first; row < end; ++row) {
-    if (j.source != nullptr)
-      read_state_row(*j.source, j.source_dtype, static_cast<std::int32_t>(j.head), row, j.state,
-                     buffer);
-    else
-      std::fill(buffer, buffer + j.state, 0.0F);
-    switch (j.state) {
-      case 16:
-        update_row<1>(j, row, buffer);
-        break;
-      case 32:
-        update_row<2>(j, row, buffer);
-        break;
-      case 64:
-        update_row<4>(j, row, buffer);
-        break;
-      case 128:
-        update_row<8>(j, row, buffer);
-        break;
-      case 256:
-        update_row<16>(j, row, buffer);
-        break;
-      default:
+  HeadBytes const head = head_bytes(j);
+  auto const rows = [&](auto&& update) __attribute__((always_inline)) {
+    for (std::size_t row = first; row < end; ++row) update(row);
+  };
+  switch (j.state) {
+    case 16:
+      return rows([&](std::size_t row) { update_row<1>(j, row, head, buffer); });
+    case 32:
+      return rows([&](std::size_t row) { update_row<2>(j, row, head, buffer); });
+    case 64:
+      return rows([&](std::size_t row) { update_row<4>(j, row, head, buffer); });
+    case 128:
+      return rows([&](std::size_t row) { update_row<8>(j, row, head, buffer); });
+    case 256:
+      return rows([&](std::size_t row) { update_row<16>(j, row, head, buffer); });
+    default:
+      return rows([&](std::size_t row) {
+        read_source_row(j, row, buffer);
         update_any_row(j, row, buffer);
-    }
+      });
   }
 }
 
