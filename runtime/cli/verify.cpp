@@ -242,7 +242,7 @@ int verify_command(const VerifyOptions& options, bool organizations_named) {
     for (std::string const& name : verify::named_scenarios()) {
       bool const wanted = options.scenario == "all" || options.scenario == name;
       // "batches 8" is one of the runs of "batches".
-      if (!wanted && options.scenario.rfind(name + " ", 0) != 0) continue;
+      if (!wanted && !options.scenario.starts_with(name + " ")) continue;
       for (Arm arm : arms)
         for (verify::Scenario& s :
              verify::named_scenario(loaded.config(), name, arm, carries.front())) {

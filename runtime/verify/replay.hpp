@@ -70,12 +70,12 @@ class Replayer {
     ++live.record.preemptions;
   }
 
-  void admit(const ScheduledChunk& c) {
+  void admit(const ScheduledChunk& c, Tokens adopted) {
     Live& live = requests_[c.request];
     std::uint64_t const salt = schedule_.workload.requests[c.request].salt;
     auto const known = content_.tokens(c.request);
     // As if the prompt ended one token past the boundary: nothing deeper can be adopted.
-    Prompt const prompt = Prompt::of_tokens(known.first(*c.adopted + 1), salt);
+    Prompt const prompt = Prompt::of_tokens(known.first(adopted + 1), salt);
     Request const& r = schedule_.workload.requests[c.request];
     AdmitRequest const request{c.request, r.prompt_tokens + r.output_tokens};
     bool const resumes = static_cast<bool>(live.sequence);
@@ -87,15 +87,15 @@ class Replayer {
       throw std::logic_error("request " + std::to_string(c.request) + " got no memory in step " +
                              std::to_string(c.step) + " of the schedule");
     live.sequence = a.sequence;
-    if (a.match.joint != *c.adopted)
+    if (a.match.joint != adopted)
       throw WorkloadError(schedule_.workload.description + ": request " +
-                          std::to_string(c.request) + " continues from " +
-                          std::to_string(*c.adopted) + " tokens in step " + std::to_string(c.step) +
+                          std::to_string(c.request) + " continues from " + std::to_string(adopted) +
+                          " tokens in step " + std::to_string(c.step) +
                           ", but no earlier step computed this prefix");
   }
 
   void submit(const ScheduledChunk& c) {
-    if (c.adopted) admit(c);
+    if (c.adopted) admit(c, *c.adopted);
     Live& live = requests_[c.request];
     Tokens const end = c.first + c.tokens;
     auto const known = static_cast<Tokens>(content_.tokens(c.request).size());

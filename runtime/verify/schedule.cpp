@@ -150,7 +150,7 @@ class Reader {
     JsonField const& carry = field(f_carry);
     auto const parsed = carry.kind == JsonField::Kind::string ? cpu::carry_named(carry.text)
                                                               : std::optional<cpu::Carry>{};
-    if (!parsed) fail("\"carry\" must be \"fp32\", \"bf16-per-token\" or \"bf16-at-grid\"");
+    if (!parsed) fail(R"("carry" must be "fp32", "bf16-per-token" or "bf16-at-grid")");
     schedule_.carry = *parsed;
     schedule_.sampling.temperature = real(f_temperature, 0, 1e6);
     schedule_.sampling.top_k =

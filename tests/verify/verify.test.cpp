@@ -16,6 +16,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "cli/command.hpp"
@@ -117,7 +118,7 @@ verify::Counts serve_s2(const verify::Scenario& s, const std::vector<verify::Ref
   StateLayout const layout = layout_of(s, tiny().model().config());
   return verify_in(
       s, tiny().model(), references, {},
-      [&](PoolUnits units) { return ConvSlabPacked<>(layout, units[0]); }, tamper);
+      [&](PoolUnits units) { return ConvSlabPacked<>(layout, units[0]); }, std::move(tamper));
 }
 
 /// The first seed at which the mistake shows; what it showed.
