@@ -402,9 +402,9 @@ TEST_CASE("checkpoints off the grid of roundings are refused under that carry al
   auto const builds = [&](Carry carry, Tokens grid) {
     LayoutOptions options;
     options.native_checkpoint_tokens = grid;
-    JointCache cache(
-        NativeDualPool<>(checked_layout(geometry_for(c, carry), options).value(), PoolUnits{{40, 8}}),
-        options_for(workload));
+    JointCache cache(NativeDualPool<>(checked_layout(geometry_for(c, carry), options).value(),
+                                      PoolUnits{{40, 8}}),
+                     options_for(workload));
     Server const server(cache, model, forward_options(carry), workload);
   };
   CHECK_THROWS_WITH_AS(builds(Carry::bf16_at_grid, 400),
