@@ -73,15 +73,18 @@ nlohmann::ordered_json json_of(const verify::Counts& c) {
           {"forbidden_writes", c.forbidden_writes}};
 }
 
+/// What the job's requests compute alone.
+const std::vector<verify::Reference>& shared_references(const Job& job,
+                                                        const verify::VerifyModel& model) {
+  std::call_once(job.references->once,
+                 [&] { job.references->all = references_of(job.scenario, model); });
+  return job.references->all;
+}
+
 /// Stops handing out work once one differs: in order, so the first that fails is the smallest.
 bool verify_job(Job& job, const verify::VerifyModel& model) {
-  if (job.references) {
-    std::call_once(job.references->once,
-                   [&] { job.references->all = references_of(job.scenario, model); });
-    job.counts = verify_scenario(job.scenario, model, job.references->all);
-  } else {
-    job.counts = verify_scenario(job.scenario, model);
-  }
+  job.counts = job.references ? verify_scenario(job.scenario, model, shared_references(job, model))
+                              : verify_scenario(job.scenario, model);
   job.done = true;
   return job.counts.mismatches() == 0;
 }
@@ -167,9 +170,7 @@ int replay_command(const VerifyOptions& options, const verify::VerifyModel& mode
                                  left_out.substr(0, left_out.find('\n'))));
   run_jobs("replaying", jobs.size(), thread_count(options.threads), [&](std::size_t i) {
     Job& job = jobs[i];
-    std::call_once(job.references->once,
-                   [&] { job.references->all = references_of(job.scenario, model); });
-    job.counts = replay_schedule(schedule, job.scenario, model, job.references->all);
+    job.counts = replay_schedule(schedule, job.scenario, model, shared_references(job, model));
     return true;
   });
   std::vector<std::vector<std::string>> rows;

@@ -239,11 +239,7 @@ LossCause cause_of(ByteReader& in, unsigned v) {
 bool decode_record(ByteReader& in, TraceRecord& r, std::uint64_t& skipped) {
   unsigned const kind = in.u8();
   if (kind < 1 || kind > record_kinds) return false;
-  std::vector<std::uint64_t> chain = std::move(r.chain);
-  chain.clear();
-  r = TraceRecord{};
-  r.chain = std::move(chain);
-  r.kind = static_cast<RecordKind>(kind);
+  r.reset(static_cast<RecordKind>(kind));
   skipped = in.varint();
   switch (r.kind) {
     case RecordKind::step:

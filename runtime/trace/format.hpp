@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace hybridstate::runtime {
@@ -56,6 +57,15 @@ struct TraceRecord {
   /// enter: full blocks whose paths an earlier enter of this request gave; `chain` goes on there.
   std::uint32_t kept = 0;
   std::vector<std::uint64_t> chain;  ///< enter: paths of the full blocks after the kept ones
+
+  /// Starts over as an empty record of a kind; the chain's memory is used again.
+  void reset(RecordKind new_kind) noexcept {
+    std::vector<std::uint64_t> empty = std::move(chain);
+    empty.clear();
+    *this = TraceRecord{};
+    kind = new_kind;
+    chain = std::move(empty);
+  }
 };
 
 struct TraceHeader {

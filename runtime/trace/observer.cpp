@@ -3,16 +3,11 @@
 #include "trace/observer.hpp"
 
 #include <algorithm>
-#include <utility>
 
 namespace hybridstate::runtime {
 
 TraceRecord& StateHistory::fresh(RecordKind kind) noexcept {
-  std::vector<std::uint64_t> chain = std::move(record_.chain);  // its memory is used again
-  chain.clear();
-  record_ = TraceRecord{};
-  record_.chain = std::move(chain);
-  record_.kind = kind;
+  record_.reset(kind);
   return record_;
 }
 

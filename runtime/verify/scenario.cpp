@@ -32,12 +32,15 @@ class Dice {
 
 }  // namespace
 
-StateLayout layout_of(const Scenario& s, const FalconH1Config& model) {
+LayoutOptions layout_options(const Scenario& s) {
   LayoutOptions options;
   bool const dual = kind_of(s.arm) == OrganizationKind::native_dual_pool;
   (dual ? options.native_block_tokens : options.block_tokens) = s.block_tokens;
   (dual ? options.native_checkpoint_tokens : options.checkpoint_tokens) = s.checkpoint_tokens;
-  return checked_layout(geometry_for(model, s.carry), options).value();
+  return options;
+}
+StateLayout layout_of(const Scenario& s, const FalconH1Config& model) {
+  return checked_layout(geometry_for(model, s.carry), layout_options(s)).value();
 }
 
 PoolUnits units_for(const Scenario& s, const StateLayout& layout, Tokens tokens, Units states) {

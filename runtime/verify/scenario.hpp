@@ -55,7 +55,8 @@ const std::vector<std::string>& named_scenarios();
 std::vector<Scenario> named_scenario(const FalconH1Config& model, const std::string& name, Arm arm,
                                      cpu::Carry carry);
 
-/// The memory that a scenario lives in.
+/// The grids of a scenario, and the memory that it lives in.
+LayoutOptions layout_options(const Scenario& scenario);
 StateLayout layout_of(const Scenario& scenario, const FalconH1Config& model);
 /// Units of each pool that hold `tokens` tokens of attention and `states` recurrent states.
 PoolUnits units_for(const Scenario& scenario, const StateLayout& layout, Tokens tokens,

@@ -22,7 +22,6 @@ namespace {
 
 using detail::JsonField;
 
-constexpr Tokens at_grid_tokens = 256;  // where Carry::bf16_at_grid rounds
 constexpr std::uint64_t max_step = std::uint64_t{1} << 53;
 
 /// What the lines so far leave a request in.
@@ -250,6 +249,17 @@ class Reader {
 
 bool dual(Arm arm) { return arm == Arm::d0; }
 
+/// A scenario with what the schedule says of an organization's blocks and boundaries.
+Scenario on_grid_of(const Schedule& schedule, Arm arm, cpu::Carry carry) {
+  Scenario s;
+  s.name = "replay";
+  s.arm = arm;
+  s.carry = carry;
+  s.block_tokens = dual(arm) ? schedule.native_block_tokens : schedule.block_tokens;
+  s.checkpoint_tokens = dual(arm) ? schedule.native_boundary_tokens : schedule.block_tokens;
+  return s;
+}
+
 }  // namespace
 
 Schedule parse_schedule(std::string_view text, const std::string& name) {
@@ -301,7 +311,7 @@ Schedule schedule_for(const Scenario& scenario) {
     s.native_block_tokens = std::min<Tokens>(16, scenario.block_tokens);
     s.native_boundary_tokens = scenario.block_tokens * 7 / 2;  // as 1,792 to 512
     Tokens const unit =
-        scenario.carry == cpu::Carry::bf16_at_grid ? at_grid_tokens : s.native_block_tokens;
+        scenario.carry == cpu::Carry::bf16_at_grid ? cpu::grid_tokens : s.native_block_tokens;
     s.native_boundary_tokens = (s.native_boundary_tokens + unit - 1) / unit * unit;
   }
   return s;
@@ -310,10 +320,10 @@ Schedule schedule_for(const Scenario& scenario) {
 std::string replay_problem(const Schedule& schedule, Arm arm, cpu::Carry carry,
                            const FalconH1Config& model) {
   Tokens const grid = dual(arm) ? schedule.native_boundary_tokens : schedule.block_tokens;
-  if (carry == cpu::Carry::bf16_at_grid && grid % at_grid_tokens != 0)
+  if (carry == cpu::Carry::bf16_at_grid && grid % cpu::grid_tokens != 0)
     return fmt::format(
         "carry bf16-at-grid rounds at multiples of {} tokens, but boundaries lie every {}",
-        at_grid_tokens, grid);
+        cpu::grid_tokens, grid);
   for (Request const& r : schedule.workload.requests)
     for (TokenId const id : r.tokens)
       if (id >= model.vocabulary)
@@ -328,24 +338,14 @@ std::string replay_problem(const Schedule& schedule, Arm arm, cpu::Carry carry,
       return fmt::format(
           "request {} continues from {} tokens in step {}, and boundaries lie every {} tokens",
           c.request, *c.adopted, c.step, grid);
-  LayoutOptions options;
-  (kind_of(arm) == OrganizationKind::native_dual_pool ? options.native_block_tokens
-                                                      : options.block_tokens) =
-      dual(arm) ? schedule.native_block_tokens : schedule.block_tokens;
-  (kind_of(arm) == OrganizationKind::native_dual_pool ? options.native_checkpoint_tokens
-                                                      : options.checkpoint_tokens) = grid;
-  auto const layout = checked_layout(geometry_for(model, carry), options);
+  auto const layout =
+      checked_layout(geometry_for(model, carry), layout_options(on_grid_of(schedule, arm, carry)));
   return layout ? std::string() : layout.sentence();
 }
 
 Scenario replay_scenario(const Schedule& schedule, Arm arm, cpu::Carry carry,
                          const FalconH1Config& model) {
-  Scenario s;
-  s.name = "replay";
-  s.arm = arm;
-  s.carry = carry;
-  s.block_tokens = dual(arm) ? schedule.native_block_tokens : schedule.block_tokens;
-  s.checkpoint_tokens = dual(arm) ? schedule.native_boundary_tokens : schedule.block_tokens;
+  Scenario s = on_grid_of(schedule, arm, carry);
   s.slab_position = SlabPosition::back;  // the paper's front would lose checkpoints with room left
   s.sampling = schedule.sampling;
   s.workload = schedule.workload;

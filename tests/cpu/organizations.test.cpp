@@ -6,7 +6,6 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <hybridstate/cache/joint_cache.hpp>
 #include <hybridstate/geometry/budget.hpp>
 #include <hybridstate/geometry/layout.hpp>
@@ -22,17 +21,12 @@
 #include "cpu/harness.hpp"
 #include "executor/cpu/executor.hpp"
 #include "executor/device_error.hpp"
+#include "test_scale.hpp"
 #include "verify/reference.hpp"
 
 using namespace harness;
 
 namespace {
-
-double test_scale() {
-  char const* const text = std::getenv("HYBRIDSTATE_TEST_SCALE");
-  double const scale = text == nullptr ? 1.0 : std::atof(text);
-  return scale > 0 ? scale : 1.0;
-}
 
 /// Small, with what organizations differ in: a BF16 state takes several 512-token pages, the last
 /// of them in part, slabs hold four slots, and D0's own interval comes to 1,792 tokens.

@@ -6,7 +6,6 @@
 // of tags behind the units, so that aliasing shows as wrong data.
 
 #include <cstddef>
-#include <cstdlib>
 #include <hybridstate/cache/joint_cache.hpp>
 #include <hybridstate/geometry/layout.hpp>
 #include <hybridstate/organization/coarse_page.hpp>
@@ -19,6 +18,7 @@
 #include <vector>
 
 #include "model.hpp"
+#include "test_scale.hpp"
 
 namespace naive {
 
@@ -38,12 +38,6 @@ class Random {
  private:
   std::uint64_t state_;
 };
-
-inline double test_scale() {
-  char const* const text = std::getenv("HYBRIDSTATE_TEST_SCALE");
-  double const scale = text == nullptr ? 1.0 : std::atof(text);
-  return scale > 0 ? scale : 1.0;
-}
 
 enum class Keys { real, colliding, trusted };
 

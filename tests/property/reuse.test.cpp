@@ -7,7 +7,7 @@
 TEST_CASE("re-use of attention beyond J never writes to a published object") {
   naive::Seen total;
   std::uint64_t runs = 0;
-  auto const wanted = static_cast<std::uint64_t>(1200 * naive::test_scale());
+  auto const wanted = static_cast<std::uint64_t>(1200 * test_scale());
   for (std::uint64_t seed = 500001; runs < wanted; ++seed, ++runs) {
     naive::Setup s = naive::nth_setup(seed, false);
     s.options.reuse_beyond_joint = true;

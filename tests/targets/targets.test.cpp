@@ -11,7 +11,6 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <hybridstate/geometry/presets.hpp>
 #include <map>
 #include <string>
@@ -22,6 +21,7 @@
 #include "executor/simulated.hpp"
 #include "report/summary.hpp"
 #include "scheduler/run.hpp"
+#include "test_scale.hpp"
 #include "workload/paper.hpp"
 
 using namespace hybridstate;
@@ -30,11 +30,6 @@ using namespace hybridstate::runtime;
 namespace {
 
 constexpr std::uint64_t first_seed = 42000;
-
-double test_scale() {
-  const char* const text = std::getenv("HYBRIDSTATE_TEST_SCALE");
-  return text == nullptr ? 1.0 : std::strtod(text, nullptr);
-}
 
 /// An operating point of the paper; the defaults are its main one.
 struct Point {

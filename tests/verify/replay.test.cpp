@@ -16,6 +16,7 @@
 
 #include "cli/command.hpp"
 #include "math/deterministic.hpp"
+#include "test_scale.hpp"
 #include "verify/schedule.hpp"
 #include "verify/tiny_model.hpp"
 #include "verify/verify_template.hpp"
@@ -25,7 +26,6 @@ using namespace hybridstate;
 using namespace hybridstate::runtime;
 using verify::Schedule;
 using verify::ScheduledChunk;
-using verify_tests::test_scale;
 using verify_tests::tiny;
 
 namespace {

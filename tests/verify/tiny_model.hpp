@@ -2,25 +2,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdlib>
 #include <filesystem>
 #include <optional>
 #include <string>
 
 #include "model/make_model.hpp"
 #include "model/weights.hpp"
+#include "test_scale.hpp"
 #include "verify/verify.hpp"
 
 namespace verify_tests {
 
 using namespace hybridstate;
 using namespace hybridstate::runtime;
-
-inline double test_scale() {
-  char const* const text = std::getenv("HYBRIDSTATE_TEST_SCALE");
-  double const scale = text == nullptr ? 1.0 : std::atof(text);
-  return scale > 0 ? scale : 1.0;
-}
 
 /// The tiny model, made once.
 class TinyModel {

@@ -25,7 +25,6 @@
 
 using namespace hybridstate;
 using namespace hybridstate::runtime;
-using verify_tests::test_scale;
 using verify_tests::tiny;
 
 namespace {
