@@ -126,9 +126,10 @@ std::optional<WorkingArena> choose_arena(const PlanOptions& options, const Model
   if (!options.cap.empty() && options.carry.empty())
     throw UsageError("--cap counts the working states of --carry bf16-at-grid: give both or none");
   if (options.carry.empty() || parse_carry(options.carry) != cpu::Carry::bf16_at_grid) return {};
-  Bytes const state = detail::saturating_product(cpu::working_state_bytes(model).all(),
-                                                 std::uint64_t{model.recurrent_layers});
-  if (detail::saturating_product(state, std::uint64_t{cap}) > detail::largest_bytes)
+  Bytes const state = hybridstate::detail::saturating_product(
+      cpu::working_state_bytes(model).all(), std::uint64_t{model.recurrent_layers});
+  if (hybridstate::detail::saturating_product(state, std::uint64_t{cap}) >
+      hybridstate::detail::largest_bytes)
     throw UsageError(fmt::format(
         "--cap {}: so many working states of {} bytes are more than any memory; give fewer", cap,
         grouped_count(state)));
@@ -230,7 +231,7 @@ std::uint64_t checkpoints_beside(const PlanRow& row, Tokens tokens, std::uint64_
   auto const fits = [&](std::uint64_t checkpoints) {
     UnitDemand need = units_needed(row.kind, row.layout, {0, 1}, running + checkpoints);
     for (int pool = 0; pool < max_pools; ++pool)
-      need.of[pool] = detail::saturating_sum(need.of[pool], attention[pool]);
+      need.of[pool] = hybridstate::detail::saturating_sum(need.of[pool], attention[pool]);
     return need.fits(row.usable);
   };
   std::uint64_t low = 0;
@@ -422,11 +423,11 @@ std::string capacity_text(const Plan& plan) {
   std::vector<std::vector<std::string>> table = {{"organization", "sequences", "checkpoints beside",
                                                   "M_X per layer", "M_X in total", "B / M_X"}};
   for (PlanRow const& row : plan.rows)
-    table.push_back(
-        {row.name, row.plan ? grouped_count(row.sequences) : "-",
-         row.plan ? grouped_count(row.checkpoints) : "-", grouped_count(row.stored),
-         grouped_count(detail::saturating_product(row.stored, plan.layout.group_layers())),
-         fmt::format("{:.3f}", plan.per_budget(row))});
+    table.push_back({row.name, row.plan ? grouped_count(row.sequences) : "-",
+                     row.plan ? grouped_count(row.checkpoints) : "-", grouped_count(row.stored),
+                     grouped_count(hybridstate::detail::saturating_product(
+                         row.stored, plan.layout.group_layers())),
+                     fmt::format("{:.3f}", plan.per_budget(row))});
   return aligned_table(table);
 }
 

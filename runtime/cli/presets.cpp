@@ -17,6 +17,8 @@ namespace hybridstate::runtime {
 
 namespace {
 
+using Json = nlohmann::ordered_json;
+
 struct WorkloadKindText {
   const char* spec;
   const char* meaning;
@@ -70,7 +72,6 @@ std::string presets_text() {
 }
 
 std::string presets_json() {
-  using Json = nlohmann::ordered_json;
   Json root;
   root["schema"] = 1;
   root["models"] = Json::array();
