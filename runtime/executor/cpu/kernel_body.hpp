@@ -54,12 +54,20 @@ using F8 = float __attribute__((vector_size(32)));
 using F4 = float __attribute__((vector_size(16)));
 HYBRIDSTATE_CPU_INLINE U as_bits(F f) { return (U)f; }
 HYBRIDSTATE_CPU_INLINE F as_float(U u) { return (F)u; }
-HYBRIDSTATE_CPU_INLINE U widen(H h) { return __builtin_convertvector(h, U); }
-HYBRIDSTATE_CPU_INLINE H narrow(U u) { return __builtin_convertvector(u, H); }
 HYBRIDSTATE_CPU_INLINE F broadcast(float f) { return F{} + f; }
+// Conversions by name: some compilers take the generic ones apart into halves.
 #if HYBRIDSTATE_CPU_WIDTH == 16
+constexpr __mmask16 every_lane = 0xffff;  // the forms without a mask warn in some compilers
+HYBRIDSTATE_CPU_INLINE U widen(H h) {
+  return (U)_mm512_maskz_cvtepu16_epi32(every_lane, (__m256i)h);
+}
+HYBRIDSTATE_CPU_INLINE H narrow(U u) {
+  return (H)_mm512_maskz_cvtepi32_epi16(every_lane, (__m512i)u);
+}
 HYBRIDSTATE_CPU_INLINE F fused_piece(F a, F b, F c) { return (F)_mm512_fmadd_ps(a, b, c); }
 #else
+HYBRIDSTATE_CPU_INLINE U widen(H h) { return (U)_mm256_cvtepu16_epi32((__m128i)h); }
+HYBRIDSTATE_CPU_INLINE H narrow(U u) { return __builtin_convertvector(u, H); }
 HYBRIDSTATE_CPU_INLINE F fused_piece(F a, F b, F c) { return (F)_mm256_fmadd_ps(a, b, c); }
 #endif
 #endif
@@ -185,22 +193,28 @@ HYBRIDSTATE_CPU_INLINE V load_v(const unsigned char* from, Dtype dtype) {
   return dtype == Dtype::bf16 ? load<Dtype::bf16>(from) : load<Dtype::f16>(from);
 }
 
+/// The upper half is f rounded to BF16; fewer operations where f is not a NaN.
+template <bool MayBeNan = true>
 HYBRIDSTATE_CPU_INLINE U bf16_bits_piece(F f) {
   U const bits = as_bits(f);
   U const rounded = bits + 0x7fffU + ((bits >> 16) & 1U);
+  if constexpr (!MayBeNan) return rounded;
   U const quiet = bits | 0x400000U;
   return (bits & 0x7fffffffU) > 0x7f800000U ? quiet : rounded;
 }
+template <bool MayBeNan = true>
 HYBRIDSTATE_CPU_INLINE V rounded_to_bf16(V v) {
   HYBRIDSTATE_CPU_UNROLL
-  for (std::size_t i = 0; i < pieces; ++i) v.p[i] = as_float(bf16_bits_piece(v.p[i]) & 0xffff0000U);
+  for (std::size_t i = 0; i < pieces; ++i)
+    v.p[i] = as_float(bf16_bits_piece<MayBeNan>(v.p[i]) & 0xffff0000U);
   return v;
 }
+template <bool MayBeNan = true>
 HYBRIDSTATE_CPU_INLINE void store_bf16(void* to, V v) {
   auto* const bytes = static_cast<unsigned char*>(to);
   HYBRIDSTATE_CPU_UNROLL
   for (std::size_t i = 0; i < pieces; ++i) {
-    H const h = narrow(bf16_bits_piece(v.p[i]) >> 16);
+    H const h = narrow(bf16_bits_piece<MayBeNan>(v.p[i]) >> 16);
     std::memcpy(bytes + i * width * 2, &h, sizeof h);
   }
 }
@@ -688,12 +702,8 @@ void update_row(const StateUpdate& j, std::size_t row, const HeadBytes& head, fl
     for (std::size_t i = 0; i < P; ++i) s[i] = load(buffer + i * lanes);
   } else if (j.source_dtype == Dtype::bf16) {
     HYBRIDSTATE_CPU_UNROLL
-    for (std::size_t i = 0; i < P; ++i) {
-      // States are read once a step: the prefetcher would begin anew on every page of memory.
-      const std::byte* const at = head.source + (first + i * lanes) * 2;
-      if (i % 2 == 0) __builtin_prefetch(at + rows_ahead * P * lanes * 2);
-      s[i] = load<Dtype::bf16>(at);
-    }
+    for (std::size_t i = 0; i < P; ++i)
+      s[i] = load<Dtype::bf16>(head.source + (first + i * lanes) * 2);
   } else {
     HYBRIDSTATE_CPU_UNROLL
     for (std::size_t i = 0; i < P; ++i)
@@ -730,6 +740,36 @@ void update_row(const StateUpdate& j, std::size_t row, const HeadBytes& head, fl
   }
 }
 
+/// Whether a head takes one token from BF16 to BF16: what decode does.
+HYBRIDSTATE_CPU_INLINE bool is_decode(const StateUpdate& j, const HeadBytes& head) {
+  return j.tokens == 1 && j.carry == Carry::bf16_per_token && head.source != nullptr &&
+         j.source_dtype == Dtype::bf16 && j.store_count == 1 && head.stores[0] != nullptr &&
+         j.stores[0].dtype == Dtype::bf16 && j.stores[0].after == 1;
+}
+
+/// update_row() of a decode, rounded once on the way to memory.
+template <std::size_t P>
+void decode_row(const StateUpdate& j, std::size_t row, const HeadBytes& head, float* buffer) {
+  std::size_t const first = row * P * lanes * 2;
+  V const decay = all(j.decay[0]);
+  V const input = all(j.dt[0] * j.x[row]);
+  V s[P], product[P];
+  HYBRIDSTATE_CPU_UNROLL
+  for (std::size_t i = 0; i < P; ++i) {
+    // States are read once a step: the prefetcher would begin anew on every page of memory.
+    const std::byte* const at = head.source + first + i * lanes * 2;
+    if (i % 2 == 0) __builtin_prefetch(at + rows_ahead * P * lanes * 2);
+    s[i] = fused(decay, load<Dtype::bf16>(at), input * load(j.b + i * lanes));
+    product[i] = s[i] * load(j.c + i * lanes);
+  }
+  float const y = numeric::fused(j.d, j.x[row], halve_all(product));
+  if (std::isnan(y)) return update_row<P>(j, row, head, buffer);  // only then may s hold a NaN
+  j.y[row] = y;
+  HYBRIDSTATE_CPU_UNROLL
+  for (std::size_t i = 0; i < P; ++i)
+    store_bf16<false>(head.stores[0] + first + i * lanes * 2, s[i]);
+}
+
 /// Any number of elements, in memory; the same operations in the same order.
 void update_any_row(const StateUpdate& j, std::size_t row, float* s) {
   std::size_t const n = j.state;
@@ -753,28 +793,34 @@ void update_any_row(const StateUpdate& j, std::size_t row, float* s) {
   }
 }
 
-void update_state(const StateUpdate& j, std::uint32_t first, std::uint32_t end) {
-  alignas(64) float buffer[max_state];
+template <std::size_t P>
+void update_rows(const StateUpdate& j, std::size_t first, std::size_t end) {
+  alignas(64) float buffer[P * lanes];
   HeadBytes const head = head_bytes(j);
-  auto const rows = [&](auto&& update) __attribute__((always_inline)) {
-    for (std::size_t row = first; row < end; ++row) update(row);
-  };
+  if (is_decode(j, head))
+    for (std::size_t row = first; row < end; ++row) decode_row<P>(j, row, head, buffer);
+  else
+    for (std::size_t row = first; row < end; ++row) update_row<P>(j, row, head, buffer);
+}
+
+void update_state(const StateUpdate& j, std::uint32_t first, std::uint32_t end) {
   switch (j.state) {
     case 16:
-      return rows([&](std::size_t row) { update_row<1>(j, row, head, buffer); });
+      return update_rows<1>(j, first, end);
     case 32:
-      return rows([&](std::size_t row) { update_row<2>(j, row, head, buffer); });
+      return update_rows<2>(j, first, end);
     case 64:
-      return rows([&](std::size_t row) { update_row<4>(j, row, head, buffer); });
+      return update_rows<4>(j, first, end);
     case 128:
-      return rows([&](std::size_t row) { update_row<8>(j, row, head, buffer); });
+      return update_rows<8>(j, first, end);
     case 256:
-      return rows([&](std::size_t row) { update_row<16>(j, row, head, buffer); });
+      return update_rows<16>(j, first, end);
     default:
-      return rows([&](std::size_t row) {
+      alignas(64) float buffer[max_state];
+      for (std::size_t row = first; row < end; ++row) {
         read_source_row(j, row, buffer);
         update_any_row(j, row, buffer);
-      });
+      }
   }
 }
 
