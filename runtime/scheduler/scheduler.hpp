@@ -125,8 +125,8 @@ class Scheduler {
     std::uint64_t failures_headroom[max_pools] = {0, 0};   ///< need <= free: the gate said wait
     // The same by what followed; see RunResult.
     std::uint64_t failures_deferred = 0, failures_preempted = 0, failures_alone = 0;
-    std::uint64_t granted_none_free[max_pools] = {
-        0, 0};  ///< granted reserves, free = 0 (of pools that exist)
+    /// Granted reserves that found free = 0; of pools that exist.
+    std::uint64_t granted_none_free[max_pools] = {0, 0};
   };
   const Totals& totals() const noexcept { return totals_; }
 
