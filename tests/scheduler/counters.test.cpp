@@ -95,6 +95,16 @@ TEST_CASE("M_X of D0's live set: its tokens in larger blocks, its states one for
   CHECK(run.timeline[1].stored == StoredBytes{2 * coarse, 2 * page, 2 * page, 2 * page, 2 * page});
 }
 
+TEST_CASE("each running request rounds its open block up for itself") {
+  // Twice 1,025 tokens are 2 * 65 units of 16, and 2 * 3 blocks of 512.
+  Workload const w = workload({request(0, 1, 1025, 2), request(0, 2, 1025, 2)});
+  RunSpec spec = falcon_spec(Arm::s2, bytes_per_layer(60 * page));
+  spec.token_budget = 4096;
+  CHECK(serve(spec, w).timeline[0].stored.value()[3] == 130 * page / 32 + 6 * composite);
+  spec.arm = Arm::d0;
+  CHECK(serve(spec, w).timeline[0].stored.value()[1] == 6 * page + 2 * 4 * page);
+}
+
 TEST_CASE("slab dumps by hand") {
   RunResult const run = serve(falcon_spec(Arm::s2, bytes_per_layer(40 * page)), two_steps());
   REQUIRE(run.slabs.has_value());
