@@ -157,7 +157,7 @@ TEST_CASE(
   CHECK(totals.failures_preempted == 1);
   CHECK(totals.failures_deferred == 1);
   CHECK(totals.failures_alone == 0);
-  CHECK(totals.granted_none_free[0] == 1);  // request 0 at step 2
+  CHECK(totals.granted_none_free[0] == 3);  // request 0 at step 2, both at step 10
   CHECK(served.scheduler.record(1).preemptions == 1);
   CHECK(served.scheduler.record(1).computed_tokens == 17 + 3);
   CHECK(served.scheduler.record(1).output_tokens == 12);
