@@ -114,6 +114,9 @@ void ServingOptions::add_to(CLI::App& app) {
       ->capture_default_str();
 
   CLI::App* const o = group("Output");
+  o->add_option("--goodput", goodput,
+                "count what keeps within latencies: ttft:2s,tpot:80ms,e2e:30s (any of them), or "
+                "observed:pXX, E2E and TPOT thresholds from the first row's and from all requests");
   o->add_option("--json", json, "write all runs as JSON");
   o->add_option("--csv", csv, "write one row a run");
   o->add_option("--html", html, "write one self-contained page");
@@ -336,6 +339,7 @@ ServingSetup prepare(ServingOptions& options, std::uint32_t default_seeds) {
   spec.retention = retention_of(options);
   spec.pinning = pinning_of(options);
   spec.fences = options.fence_lag >= 0;
+  if (!options.goodput.empty()) setup.goodput = parse_goodput(options.goodput);
   spec.fence_lag = static_cast<std::uint32_t>(std::max(0, options.fence_lag));
 
   auto const say = [&](const std::string& line) { setup.heading.push_back(line); };
@@ -358,6 +362,7 @@ ServingSetup prepare(ServingOptions& options, std::uint32_t default_seeds) {
   if (spec.pinning.distinct > 0)
     say(fmt::format("pinning: K = {}, at most {} of each pool", spec.pinning.distinct,
                     spec.pinning.protection_budget));
+  if (setup.goodput) say("goodput: " + goodput_text(*setup.goodput));
   if (spec.placement.kind != PlacementKind::dense) say("placement: " + options.placement);
   return setup;
 }
@@ -410,6 +415,7 @@ void serve_all(const ServingOptions& options, const ServingSetup& setup,
     comparison.runs[job] = std::move(result);
     return true;
   });
+  if (setup.goodput) add_goodput(comparison, *setup.goodput);
 }
 
 void write_outputs(const ServingOptions& options, const Comparison& comparison) {

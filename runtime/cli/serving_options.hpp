@@ -5,9 +5,11 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "report/goodput.hpp"
 #include "report/result.hpp"
 #include "scheduler/run.hpp"
 #include "workload/workload.hpp"
@@ -50,6 +52,7 @@ struct ServingOptions {
   std::string executor = "simulated";
   std::string carry = "bf16-per-token";
   // output
+  std::string goodput;
   std::string json, csv, html, out;
   std::uint32_t threads = 0;
 
@@ -74,13 +77,15 @@ struct ServingSetup {
   std::shared_ptr<CpuSettings> cpu;
   WorkloadSpec workload;
   std::vector<std::uint64_t> seeds;
+  std::optional<GoodputRule> goodput;
   std::string model_name;
   std::vector<std::string> heading;
 };
 /// Throws UsageError, WorkloadError, DeviceError or ConfigurationError with one sentence.
 ServingSetup prepare(ServingOptions& options, std::uint32_t default_seeds);
 
-/// Serves every spec under every seed on `threads` threads and fills `comparison.runs`, row-major.
+/// Serves every spec under every seed on `threads` threads and fills `comparison.runs`, row-major,
+/// with the goodput that was asked for.
 /// With `same_work`, requests that some spec can never hold are dropped from all of them and
 /// counted.
 void serve_all(const ServingOptions& options, const ServingSetup& setup,

@@ -131,6 +131,11 @@ std::vector<Field> row_fields(const Row& row) {
   mean("mean_recurrent_tokens", &Summary::recurrent_mean);
   mean("hit_rate_tokens", &Summary::hit_rate);
   mean("c_once", &Summary::c_once);
+  mean("h_tokens", &Summary::recorded_tokens);
+  mean("h_per_k", &Summary::tokens_per_record);
+  mean("output_goodput", &Summary::goodput_rate);
+  mean("output_goodput_comparator", &Summary::goodput_comparator_rate);
+  mean("output_goodput_union", &Summary::goodput_union_rate);
   return fields;
 }
 
@@ -167,6 +172,14 @@ std::string_view outcome_name(RequestOutcome outcome) {
       return "capacity";
   }
   return "";
+}
+
+/// "m_s0" … "m_d0_m512": M_X of one organization.
+std::string stored_name(std::size_t organization) {
+  std::string name = "m_";
+  for (const char c : std::string_view(stored_organizations[organization]))
+    name += c == '-' ? '_' : static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+  return name;
 }
 
 /// A name that is safe in a file name: everything but letters, digits, "." and "_" becomes "-".
@@ -218,6 +231,10 @@ std::vector<Field> run_fields(const RunResult& run) {
   add("arena_bytes", run.arena_bytes ? FieldValue(*run.arena_bytes) : FieldValue(std::monostate()));
   count("block_tokens", run.block_tokens);
   count("checkpoint_tokens", run.checkpoint_tokens);
+  const auto count_if = [&](std::string name, const std::optional<std::uint64_t>& value) {
+    add(std::move(name), value ? FieldValue(*value) : FieldValue(std::monostate()));
+  };
+  count_if("nominal_bytes_per_layer", run.nominal_bytes);
   count("max_concurrency", run.cap);
 
   number("duration", summary.duration_s);
@@ -233,6 +250,23 @@ std::vector<Field> run_fields(const RunResult& run) {
   append_latency(fields, "ttft", summary.ttft);
   append_latency(fields, "tpot", summary.tpot);
   append_latency(fields, "e2el", summary.e2e);
+  const auto goodput = [&](const std::string& name, const std::optional<Goodput>& value,
+                           std::optional<double> rate) {
+    const Goodput held = value.value_or(Goodput{});
+    number(name + "_ttft_threshold_ms", held.ttft_ms);
+    number(name + "_tpot_threshold_ms", held.tpot_ms);
+    number(name + "_e2el_threshold_ms", held.e2e_ms);
+    count_if(name + "_requests", value ? std::optional(value->requests) : std::nullopt);
+    count_if(name + "_output_tokens", value ? std::optional(value->output_tokens) : std::nullopt);
+    number("request_" + name,
+           value && summary.duration_s
+               ? std::optional(static_cast<double>(value->requests) / *summary.duration_s)
+               : std::nullopt);
+    number("output_" + name, rate);
+  };
+  goodput("goodput", run.goodput, summary.goodput_rate);
+  goodput("goodput_comparator", run.goodput_comparator, summary.goodput_comparator_rate);
+  goodput("goodput_union", run.goodput_union, summary.goodput_union_rate);
 
   number("running_median", summary.running_median);
   number("waiting_median", summary.waiting_median);
@@ -241,7 +275,10 @@ std::vector<Field> run_fields(const RunResult& run) {
   number("mean_recurrent_tokens", summary.recurrent_mean);
   number("hit_rate_tokens", summary.hit_rate);
   count("c_once", run.c_once);
+  count("o_ctr", summary.output_tokens);
+  count("h_tokens", summary.recorded_tokens);
   count("iterations", run.steps);
+  number("h_per_k", summary.tokens_per_record);
   count("submitted_tokens", run.submitted_tokens);
   count("recomputed_tokens", run.recomputed_tokens);
   count("admissions", run.admissions);
@@ -252,12 +289,34 @@ std::vector<Field> run_fields(const RunResult& run) {
   count("reclaimed_units", run.reclaimed_units);
   count("invalidated_checkpoints", run.invalidated_checkpoints);
   count("invalidated_attention", run.invalidated_attention);
-  count("cross_invalidations", run.cross_invalidations);
+  count_if("cross_invalidations", run.cross_invalidations);
+  const SlabStatistics slabs = run.slabs.value_or(SlabStatistics{});
+  const auto of_slabs = [&](const char* name, FieldValue value) {
+    add(name, run.slabs ? std::move(value) : FieldValue(std::monostate()));
+  };
+  of_slabs("slab_pages_taken", slabs.taken);
+  of_slabs("slab_pops", slabs.pops);
+  of_slabs("slab_live_mean", slabs.live_mean);
+  of_slabs("slab_live_p10", std::uint64_t{slabs.live_p10});
+  of_slabs("slab_live_median", std::uint64_t{slabs.live_median});
+  of_slabs("slab_live_p90", std::uint64_t{slabs.live_p90});
+  of_slabs("slab_pages_mean", slabs.pages_mean);
+  of_slabs("slab_pages_p10", std::uint64_t{slabs.pages_p10});
+  of_slabs("slab_pages_median", std::uint64_t{slabs.pages_median});
+  of_slabs("slab_pages_p90", std::uint64_t{slabs.pages_p90});
+  of_slabs("slab_saved_bytes_mean", slabs.saved_bytes_mean);
+  of_slabs("slab_live_histogram", slabs.live_histogram);
+  of_slabs("slab_pages_histogram", slabs.pages_histogram);
+  of_slabs("slab_occupancy", slabs.occupancy);
   count("reserve_failures", run.reserve_failures);
   add("pool_failures", run.pool_failures);
   add("failures_some_free", run.failures_some_free);
   add("failures_none_free", run.failures_none_free);
   add("failures_headroom", run.failures_headroom);
+  add("granted_none_free", run.granted_none_free);
+  count("failures_deferred", run.failures_deferred);
+  count("failures_preempted", run.failures_preempted);
+  count("failures_alone", run.failures_alone);
   count("reserves_without_need", run.reserves_without_need);
   count("initial_tokens", run.initial_tokens);
   count("resume_tokens", run.resume_tokens);
@@ -270,22 +329,26 @@ std::vector<Field> run_fields(const RunResult& run) {
   phase("prefill_only", run.prefill_only);
   phase("decode_only", run.decode_only);
   phase("mixed", run.mixed);
-  const auto over_steps = [&](const char* name, std::uint32_t value) {
+  const auto over_steps = [&](const char* name, double value) {
     number(name, run.steps > 0 ? std::optional<double>(value) : std::nullopt);
   };
   over_steps("running_p10", run.running_p10);
   over_steps("running_p90", run.running_p90);
   over_steps("waiting_p10", run.waiting_p10);
   over_steps("waiting_p90", run.waiting_p90);
+  over_steps("running_p99", run.running_p99);
+  over_steps("waiting_p99", run.waiting_p99);
+  over_steps("running_mean", run.running_mean);
+  over_steps("waiting_mean", run.waiting_mean);
   number("central_begin_s", static_cast<double>(run.central.begin_ns) / 1e9);
   number("central_end_s", static_cast<double>(run.central.end_ns) / 1e9);
   number("central_running_early", run.central.running[0]);
   number("central_running_late", run.central.running[1]);
   number("central_waiting_early", run.central.waiting[0]);
   number("central_waiting_late", run.central.waiting[1]);
-  const auto count_if = [&](const char* name, const std::optional<std::uint64_t>& value) {
-    add(name, value ? FieldValue(*value) : FieldValue(std::monostate()));
-  };
+  const std::optional<bool> drifts = run.central.drifts();
+  add("central_drift", drifts ? FieldValue(std::string(*drifts ? "seen" : "not seen"))
+                              : FieldValue(std::monostate()));
   count_if("eligible_boundaries", run.eligible_boundaries);
   count_if("retained_boundaries", run.retained_boundaries);
   count_if("retained_yielded", run.retained_yielded);
@@ -294,6 +357,18 @@ std::vector<Field> run_fields(const RunResult& run) {
   count_if("pins_yielded", run.pins_yielded);
   number("mean_allocated_bytes", summary.allocated_mean);
   number("mean_payload_bytes", summary.payload_mean);
+  for (std::size_t i = 0; i < std::size(stored_organizations); ++i) {
+    const std::string m = stored_name(i);
+    const auto stored = run.stored ? std::optional((*run.stored)[i]) : std::nullopt;
+    number(m + "_bytes_mean", stored ? std::optional(stored->bytes_mean) : std::nullopt);
+    const auto ratio = [&](const char* point, std::optional<double> StoredStatistics::* member) {
+      number("b_per_" + m + point, stored ? (*stored).*member : std::nullopt);
+    };
+    ratio("_mean", &StoredStatistics::per_budget_mean);
+    ratio("_p10", &StoredStatistics::per_budget_p10);
+    ratio("_median", &StoredStatistics::per_budget_median);
+    ratio("_p90", &StoredStatistics::per_budget_p90);
+  }
   number("stranded_fraction", summary.stranded_fraction);
   return fields;
 }
@@ -376,12 +451,32 @@ std::string requests_csv_text(const RunResult& run) {
 std::string timeline_csv_text(const RunResult& run) {
   std::string out =
       "time_ns,step,running,waiting,attention_referenced,ssm_referenced,conv_referenced,cached,"
-      "keyless,fenced,payload,allocated\n";
+      "keyless,fenced,payload,allocated,slab_live,slab_pages,slab_saved_bytes";
+  for (std::size_t i = 0; i < std::size(stored_organizations); ++i) out += ',' + stored_name(i);
+  for (std::size_t i = 0; i < std::size(stored_organizations); ++i)
+    out += ",b_per_" + stored_name(i);
+  out += '\n';
   const auto to = std::back_inserter(out);
   for (const TimelineSample& s : run.timeline) {
-    fmt::format_to(to, "{},{},{},{},{},{},{},{},{},{},{},{}\n", s.time_ns, s.step, s.running,
+    fmt::format_to(to, "{},{},{},{},{},{},{},{},{},{},{},{}", s.time_ns, s.step, s.running,
                    s.waiting, s.attention_referenced, s.ssm_referenced, s.conv_referenced, s.cached,
                    s.keyless, s.fenced, s.payload, s.allocated);
+    if (s.slabs) {
+      fmt::format_to(to, ",{},{},{}", s.slabs->live, s.slabs->pages, s.slabs->saved);
+    } else {
+      out += ",,,";
+    }
+    for (std::size_t i = 0; i < std::size(stored_organizations); ++i) {
+      out += ',';
+      if (s.stored) fmt::format_to(to, "{}", (*s.stored)[i]);
+    }
+    for (std::size_t i = 0; i < std::size(stored_organizations); ++i) {
+      out += ',';
+      if (!s.stored || (*s.stored)[i] == 0 || !run.nominal_bytes) continue;
+      out += number_text(static_cast<double>(*run.nominal_bytes) /
+                         static_cast<double>((*s.stored)[i]));
+    }
+    out += '\n';
   }
   return out;
 }

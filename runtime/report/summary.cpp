@@ -66,24 +66,30 @@ std::optional<double> percentile(std::span<const double> ascending, double perce
   return std::fma(position - below, step, ascending[lower]);
 }
 
+RequestLatency latency_of(const RequestRecord& request) {
+  RequestLatency result;
+  const bool started = request.first_token_ns >= 0;
+  const bool finished = request.finished_ns >= 0;
+  const auto ms = [](std::int64_t from, std::int64_t to, double parts) {
+    return static_cast<double>(to - from) / parts / ns_per_ms;
+  };
+  if (started) result.ttft_ms = ms(request.arrival_ns, request.first_token_ns, 1);
+  if (finished) result.e2e_ms = ms(request.arrival_ns, request.finished_ns, 1);
+  if (started && finished && request.output_tokens > 1) {
+    result.tpot_ms = ms(request.first_token_ns, request.finished_ns,
+                        static_cast<double>(request.output_tokens - 1));
+  }
+  return result;
+}
+
 Latencies latencies(const RunResult& run) {
   Latencies result;
   for (const RequestRecord& request : run.requests) {
     if (request.outcome != RequestOutcome::completed) continue;
-    const bool started = request.first_token_ns >= 0;
-    const bool finished = request.finished_ns >= 0;
-    if (started) {
-      result.ttft_ms.push_back(static_cast<double>(request.first_token_ns - request.arrival_ns) /
-                               ns_per_ms);
-    }
-    if (finished) {
-      result.e2e_ms.push_back(static_cast<double>(request.finished_ns - request.arrival_ns) /
-                              ns_per_ms);
-    }
-    if (started && finished && request.output_tokens > 1) {
-      result.tpot_ms.push_back(static_cast<double>(request.finished_ns - request.first_token_ns) /
-                               static_cast<double>(request.output_tokens - 1) / ns_per_ms);
-    }
+    const RequestLatency had = latency_of(request);
+    if (had.ttft_ms) result.ttft_ms.push_back(*had.ttft_ms);
+    if (had.tpot_ms) result.tpot_ms.push_back(*had.tpot_ms);
+    if (had.e2e_ms) result.e2e_ms.push_back(*had.e2e_ms);
   }
   std::sort(result.ttft_ms.begin(), result.ttft_ms.end());
   std::sort(result.tpot_ms.begin(), result.tpot_ms.end());
@@ -128,6 +134,13 @@ Summary summarize(const RunResult& run) {
     result.output_rate = static_cast<double>(result.output_tokens) / seconds;
     result.total_token_rate =
         static_cast<double>(result.input_tokens + result.output_tokens) / seconds;
+    const auto rate = [&](const std::optional<Goodput>& goodput) {
+      return goodput ? std::optional(static_cast<double>(goodput->output_tokens) / seconds)
+                     : std::nullopt;
+    };
+    result.goodput_rate = rate(run.goodput);
+    result.goodput_comparator_rate = rate(run.goodput_comparator);
+    result.goodput_union_rate = rate(run.goodput_union);
   }
 
   const Latencies values = latencies(run);
@@ -156,7 +169,12 @@ Summary summarize(const RunResult& run) {
   result.admissions = run.admissions;
   result.preemptions = run.preemptions;
   result.reclaimed_units = run.reclaimed_units;
-  result.cross_invalidations = run.cross_invalidations;
+  if (run.cross_invalidations) {
+    result.cross_invalidations = static_cast<double>(*run.cross_invalidations);
+  }
+  result.recorded_tokens = run.c_once + result.output_tokens;
+  result.tokens_per_record =
+      ratio(static_cast<double>(result.recorded_tokens), static_cast<double>(run.steps));
   return result;
 }
 

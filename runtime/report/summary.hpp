@@ -71,14 +71,24 @@ struct Summary {
   std::optional<double> arena_bytes;  ///< FP32 working states beside the pools, all layers
 
   std::uint64_t c_once = 0;
-  std::uint64_t steps = 0;       ///< what a simulated run has in place of the paper's K records
+  std::uint64_t steps = 0;       ///< K: one record a step
   std::uint64_t admissions = 0;  ///< first and repeated
   std::uint64_t preemptions = 0;
   std::uint64_t reclaimed_units = 0;
-  std::uint64_t cross_invalidations = 0;
+  std::optional<double> cross_invalidations;  ///< only where slabs exist
+  std::uint64_t recorded_tokens = 0;          ///< H = C_once + O_ctr
+  std::optional<double> tokens_per_record;    ///< H / K
+  /// Output tokens per second of the requests within the thresholds (see Goodput).
+  std::optional<double> goodput_rate, goodput_comparator_rate, goodput_union_rate;
 };
 
 Summary summarize(const RunResult& run);
+
+/// A request's latencies in milliseconds; one that it does not have is absent.
+struct RequestLatency {
+  std::optional<double> ttft_ms, tpot_ms, e2e_ms;
+};
+RequestLatency latency_of(const RequestRecord& request);
 
 /// TTFT, TPOT and E2E of a run's completed requests in milliseconds, each ascending.
 struct Latencies {

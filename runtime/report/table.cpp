@@ -255,6 +255,28 @@ void append_run(std::string& out, const RunResult& run) {
   latency("TPOT (ms)", summary.tpot, 1);
   latency("E2E (s)", summary.e2e, 1e-3);
 
+  const auto goodput = [&](const char* name, const std::optional<Goodput>& value,
+                           std::optional<double> rate) {
+    if (!value) return;
+    std::string limits;
+    const auto limit = [&](const char* what, std::optional<double> threshold, double factor,
+                           const char* unit) {
+      if (threshold)
+        limits += fmt::format("{}{} {} {}", limits.empty() ? "" : ", ", what,
+                              significant(scaled(threshold, factor)), unit);
+    };
+    limit("TTFT", value->ttft_ms, 1e-3, "s");
+    limit("TPOT", value->tpot_ms, 1, "ms");
+    limit("E2E", value->e2e_ms, 1e-3, "s");
+    append_pair(out, name,
+                fmt::format("{} output tok/s of {} requests within {}", fixed(rate, 1),
+                            count(value->requests), limits));
+  };
+  goodput("goodput", run.goodput, summary.goodput_rate);
+  goodput("goodput, first row's thresholds", run.goodput_comparator,
+          summary.goodput_comparator_rate);
+  goodput("goodput, all rows' thresholds", run.goodput_union, summary.goodput_union_rate);
+
   append_line(out, "Reuse at first admissions");
   append_pair(out, "mean J, A, R (tokens)",
               fmt::format("{}, {}, {}", fixed(summary.adopted_mean, 0),
@@ -262,12 +284,23 @@ void append_run(std::string& out, const RunResult& run) {
   append_pair(out, "token hit rate",
               summary.hit_rate ? fixed(scaled(summary.hit_rate, 100), 1) + " %" : "-");
   append_pair(out, "C_once (prompt tokens computed)", count(run.c_once));
+  append_pair(out, "H = C_once + O_ctr",
+              fmt::format("{} = {} + {}", count(summary.recorded_tokens), count(run.c_once),
+                          count(summary.output_tokens)));
 
   append_line(out, "Scheduler");
-  append_pair(out, "steps", count(run.steps));
-  append_pair(
-      out, "running, waiting median",
-      fmt::format("{}, {}", counter(summary.running_median), counter(summary.waiting_median)));
+  append_pair(out, "steps (K records), H/K",
+              fmt::format("{}, {} tokens", count(run.steps), fixed(summary.tokens_per_record, 1)));
+  const auto queue = [&](const char* name, double mean, std::uint32_t p10,
+                         std::optional<double> median, std::uint32_t p90, std::uint32_t p99) {
+    if (run.steps == 0) return;
+    append_pair(out, name,
+                fmt::format("{}, {}, {}, {}, {}", fixed(mean, 1), p10, counter(median), p90, p99));
+  };
+  queue("running: mean, p10, 50, 90, 99", run.running_mean, run.running_p10, summary.running_median,
+        run.running_p90, run.running_p99);
+  queue("waiting: mean, p10, 50, 90, 99", run.waiting_mean, run.waiting_p10, summary.waiting_median,
+        run.waiting_p90, run.waiting_p99);
   append_pair(out, "admissions", count(run.admissions));
   append_pair(out, "preemptions", count(run.preemptions));
   append_pair(out, "admission tests that waited", count(run.admission_waits));
@@ -291,14 +324,30 @@ void append_run(std::string& out, const RunResult& run) {
   };
   halves("central window, running", run.central.running);
   halves("central window, waiting", run.central.waiting);
+  if (const auto drifts = run.central.drifts())
+    append_pair(out, "central window, drift", *drifts ? "seen" : "not seen");
 
   append_line(out, "Cache");
   append_pair(out, "published checkpoints", count(run.published_checkpoints));
   append_pair(out, "reclaimed units", count(run.reclaimed_units));
   append_pair(out, "invalidated attention blocks", count(run.invalidated_attention));
   append_pair(out, "invalidated checkpoints",
-              fmt::format("{}, of these {} with a reassigned slab",
-                          count(run.invalidated_checkpoints), count(run.cross_invalidations)));
+              count(run.invalidated_checkpoints) +
+                  (run.cross_invalidations ? fmt::format(", of these {} with a reassigned slab",
+                                                         count(*run.cross_invalidations))
+                                           : ""));
+  if (run.slabs) {
+    const SlabStatistics& s = *run.slabs;
+    append_pair(out, "slab pages taken, popped", count(s.taken) + ", " + count(s.pops));
+    append_pair(
+        out, "slots in use: mean, p10, 50, 90",
+        fmt::format("{:.1f}, {}, {}, {}", s.live_mean, s.live_p10, s.live_median, s.live_p90));
+    append_pair(
+        out, "slab pages: mean, p10, 50, 90",
+        fmt::format("{:.1f}, {}, {}, {}", s.pages_mean, s.pages_p10, s.pages_median, s.pages_p90));
+    append_pair(out, "saved by slabs, mean",
+                bytes_text(s.saved_bytes_mean) + " per layer against a page for each");
+  }
   std::string failures = count(run.reserve_failures);
   if (run.pool_failures.size() > 1) {
     failures += "; short pool: ";
@@ -307,6 +356,17 @@ void append_run(std::string& out, const RunResult& run) {
     }
   }
   append_pair(out, "failed reserves", failures);
+  for (std::size_t i = 0; i < run.pool_failures.size() && i < run.granted_none_free.size(); ++i) {
+    append_pair(out,
+                run.pool_failures.size() > 1 ? fmt::format("failures by need and free, pool {}", i)
+                                             : "failures by need and free",
+                fmt::format("{} need > free > 0, {} free = 0, {} headroom; {} granted at free = 0",
+                            count(run.failures_some_free[i]), count(run.failures_none_free[i]),
+                            count(run.failures_headroom[i]), count(run.granted_none_free[i])));
+  }
+  append_pair(out, "failures by what followed",
+              fmt::format("{} deferred, {} preempted, {} alone", count(run.failures_deferred),
+                          count(run.failures_preempted), count(run.failures_alone)));
 
   append_line(out, "Occupancy per layer, mean over steps");
   append_pair(out, "allocated", summary.allocated_mean ? bytes_text(*summary.allocated_mean) : "-");
@@ -316,6 +376,20 @@ void append_run(std::string& out, const RunResult& run) {
                            100.0 * *summary.payload_mean / *summary.allocated_mean);
   }
   append_pair(out, "payload", payload);
+  if (run.stored) {
+    std::vector<std::string> names;
+    std::vector<std::string> bytes;
+    std::vector<std::string> ratios;
+    for (std::size_t i = 0; i < run.stored->size(); ++i) {
+      const StoredStatistics& s = (*run.stored)[i];
+      names.emplace_back(stored_organizations[i]);
+      bytes.push_back(bytes_text(s.bytes_mean));
+      ratios.push_back(significant(s.per_budget_mean));
+    }
+    append_pair(out, "the live set stored as", fmt::format("{}", fmt::join(names, ", ")));
+    append_pair(out, "M_X", fmt::format("{}", fmt::join(bytes, ", ")));
+    append_pair(out, "B / M_X", fmt::format("{}", fmt::join(ratios, ", ")));
+  }
   append_pair(
       out, "stranded",
       summary.stranded_fraction ? fixed(scaled(summary.stranded_fraction, 100), 1) + " %" : "-");
@@ -473,6 +547,18 @@ std::vector<TableColumn> comparison_columns(const std::vector<Row>& rows) {
   latency("TTFT s", "time to first token", &Summary::ttft, 1e-3);
   latency("TPOT ms", "time per output token after the first", &Summary::tpot, 1);
   latency("E2E s", "end-to-end latency", &Summary::e2e, 1e-3);
+  const auto goodput = [&](const char* name, const char* help,
+                           std::optional<double> Summary::* member) {
+    const Values values = over_seeds(member, 1);
+    if (std::any_of(values.begin(), values.end(), [](const auto& v) { return v.has_value(); }))
+      add("goodput tok/s", name, help, significant_cells(values));
+  };
+  goodput("given", "output tokens per second of requests within the thresholds",
+          &Summary::goodput_rate);
+  goodput("first row's", "the same within thresholds observed on the first row's requests",
+          &Summary::goodput_comparator_rate);
+  goodput("all rows'", "the same within thresholds observed on the requests of all rows",
+          &Summary::goodput_union_rate);
   add("median", "running", "running requests, median over steps",
       counter_cells(over_seeds(&Summary::running_median, 1)));
   add("median", "waiting", "waiting requests, median over steps",
@@ -498,8 +584,8 @@ std::vector<TableColumn> comparison_columns(const std::vector<Row>& rows) {
   count("", "refused", "requests that can never fit", &Summary::refused);
   count("reclaimed", "units", "units of cached objects that were taken over",
         &Summary::reclaimed_units);
-  count("cross-", "invalid.", "checkpoints lost because their slab was reassigned",
-        &Summary::cross_invalidations);
+  add("cross-", "invalid.", "checkpoints lost because their slab was reassigned (S2 only)",
+      counter_cells(over_seeds(&Summary::cross_invalidations, 1)));
   add("MiB per layer", "allocated", "bytes of referenced and cached units, mean over steps",
       significant_cells(over_seeds(&Summary::allocated_mean, 1 / mebibyte)));
   add("MiB per layer", "payload", "useful bytes in these units, mean over steps",

@@ -85,6 +85,19 @@ Tokens block_tokens_of(const RunSpec& spec) {
   return block_tokens(kind_of(spec.arm), layout_of(spec));
 }
 
+Bytes nominal_layer_bytes(const RunSpec& spec) {
+  return spec.budget.scope == Budget::Scope::per_layer
+             ? spec.budget.bytes
+             : spec.budget.bytes / layout_of(spec).group_layers();
+}
+
+std::optional<LiveStorage> live_storage_of(const RunSpec& spec) {
+  if (spec.arm == Arm::infinite || spec.arm == Arm::byte_exact) return std::nullopt;
+  return LiveStorage(checked_layout(spec.model).value(),
+                     checked_layout(spec.model, with_matched_native_grid({})).value(),
+                     nominal_layer_bytes(spec));
+}
+
 std::string never_fits(const RunSpec& spec, Tokens tokens) {
   if (spec.arm == Arm::infinite || spec.arm == Arm::byte_exact) return {};
   StateLayout const layout = layout_of(spec);

@@ -79,6 +79,8 @@ struct RunSpec : ServingPolicy {
 
 StateLayout layout_of(const RunSpec& spec);
 Tokens block_tokens_of(const RunSpec& spec);
+/// B per layer as the budget was asked for, before it is rounded to units.
+Bytes nominal_layer_bytes(const RunSpec& spec);
 
 /// Whether the pools of the spec could ever hold a request of this many tokens; a sentence if not.
 std::string never_fits(const RunSpec& spec, Tokens tokens);

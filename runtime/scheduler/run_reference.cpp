@@ -42,9 +42,7 @@ RunResult run_reference(const RunSpec& spec, const Workload& workload, const Blo
     result.budget = "infinite";
     return result;
   }
-  gate.capacity = static_cast<double>(spec.budget.scope == Budget::Scope::per_layer
-                                          ? spec.budget.bytes
-                                          : spec.budget.bytes / layout.group_layers());
+  gate.capacity = static_cast<double>(nominal_layer_bytes(spec));
   result = serve_simulated(spec, workload, ids, cache, gate, paged_scale);
   return result;
 }

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <hybridstate/cache/joint_cache.hpp>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -80,11 +81,15 @@ struct ByteExactGate {
   }
 };
 
+/// What M_X is counted with; absent for reference rows.
+std::optional<LiveStorage> live_storage_of(const RunSpec& spec);
+
 /// One run over a cache that is ready, whatever executes the steps.
 template <class Cache, class Gate, class Executor, class Clock, class Content>
 RunResult serve(const RunSpec& spec, const Workload& workload, Cache& cache, Gate& gate,
                 Executor& executor, Clock& clock, Content& content) {
-  StepStatistics statistics(spec.keep_timeline, workload);
+  std::optional<LiveStorage> const storage = live_storage_of(spec);
+  StepStatistics statistics(spec.keep_timeline, workload, storage);
   SchedulerOptions const options{spec.cap, spec.token_budget, spec.fence_lag};
   RunObserver observer(statistics, cache.observer());
   Scheduler scheduler(workload, cache, executor, clock, content, gate, options, observer);
@@ -116,7 +121,6 @@ RunResult serve(const RunSpec& spec, const Workload& workload, Cache& cache, Gat
   result.reclaimed_units = counters.reclaimed_units;
   result.invalidated_checkpoints = counters.lost_checkpoints;
   result.invalidated_attention = counters.lost_blocks;
-  result.cross_invalidations = counters.cross_invalidations;
   result.reserve_failures = counters.failed_reserves;
   if (spec.retention.mode != RetentionMode::none) {
     result.eligible_boundaries = counters.eligible_boundaries;
@@ -133,8 +137,19 @@ RunResult serve(const RunSpec& spec, const Workload& workload, Cache& cache, Gat
     result.failures_some_free.push_back(totals.failures_some_free[pool]);
     result.failures_none_free.push_back(totals.failures_none_free[pool]);
     result.failures_headroom.push_back(totals.failures_headroom[pool]);
+    result.granted_none_free.push_back(totals.granted_none_free[pool]);
   }
+  result.failures_deferred = totals.failures_deferred;
+  result.failures_preempted = totals.failures_preempted;
+  result.failures_alone = totals.failures_alone;
   statistics.finish(result);
+  if (auto const* const slabs = slabs_of(cache.organization()); slabs != nullptr && storage) {
+    result.cross_invalidations = counters.cross_invalidations;
+    if (result.slabs) {
+      result.slabs->taken = slabs->created();
+      result.slabs->pops = counters.slab_pops;
+    }
+  }
   result.requests = scheduler.take_records();
   std::int64_t first = -1;
   std::int64_t last = 0;

@@ -95,6 +95,11 @@ class Scheduler {
   void for_each_running(F&& f) const {
     for (std::uint32_t r : running_) f(requests_[r].known, requests_[r].record.adopted_tokens);
   }
+  /// Calls f(sequence) for each running request.
+  template <class F>
+  void for_each_sequence(F&& f) const {
+    for (std::uint32_t r : running_) f(requests_[r].sequence);
+  }
   const RequestRecord& record(std::uint32_t request) const { return requests_[request].record; }
   std::vector<RequestRecord> take_records() {
     std::vector<RequestRecord> records;
@@ -118,6 +123,10 @@ class Scheduler {
     std::uint64_t failures_some_free[max_pools] = {0, 0};  ///< need > free > 0
     std::uint64_t failures_none_free[max_pools] = {0, 0};  ///< free = 0
     std::uint64_t failures_headroom[max_pools] = {0, 0};   ///< need <= free: the gate said wait
+    // The same by what followed; see RunResult.
+    std::uint64_t failures_deferred = 0, failures_preempted = 0, failures_alone = 0;
+    /// Granted reserves that found free = 0; of pools that exist.
+    std::uint64_t granted_none_free[max_pools] = {0, 0};
   };
   const Totals& totals() const noexcept { return totals_; }
 
@@ -165,20 +174,22 @@ class Scheduler {
       Tokens n = std::min(remaining(requests_[r]), budget);
       Placed placed = Placed::no;
       while (placed == Placed::no) {
-        Shortage const why = cache_.reserve(requests_[r].sequence, n);
+        Shortage const why = reserve(r, n);
         if (why) {
           placed = Placed::yes;
           break;
         }
-        count_failure(why);
         if (why.refusal == Refusal::wait_fence) {
+          count_failure(why, totals_.failures_deferred);
           placed = wait_for_fence(r);  // what it lacks is given back already
           short_of_memory = true;
         } else if (running_.size() == 1) {
+          count_failure(why, totals_.failures_alone);
           placed = reserve_alone(r, n);
           if (placed == Placed::waits) short_of_memory = true;
           if (placed == Placed::no) break;
         } else {
+          count_failure(why, totals_.failures_preempted);
           bool const itself = running_.back() == r;
           preempt_last();
           short_of_memory = true;
@@ -200,10 +211,12 @@ class Scheduler {
     Tokens const at = cache_.position(live.sequence);
     Tokens const cut = std::min(n, grid - at % grid);
     if (cut < n) {
-      Shortage const why = cache_.reserve(live.sequence, cut);
+      Shortage const why = reserve(r, cut);
       n = cut;
       if (why) return Placed::yes;
-      if (why.refusal == Refusal::wait_fence) return wait_for_fence(r);
+      bool const fence = why.refusal == Refusal::wait_fence;
+      count_failure(why, fence ? totals_.failures_deferred : totals_.failures_alone);
+      if (fence) return wait_for_fence(r);
     }
     live.record.outcome = RequestOutcome::capacity;
     live.record.reason = "the sequence outgrew the pools at " + std::to_string(at) +
@@ -240,23 +253,25 @@ class Scheduler {
           continue;
         }
         a.refusal == Refusal::wait_pending ? ++totals_.pending_waits : ++totals_.admission_waits;
-        count_failure(a);
+        count_failure(a, totals_.failures_deferred);
         break;
       }
       waiting_.pop_front();
       admit(r, a);
       Tokens n = std::min(remaining(live), budget);
-      if (Shortage const why = cache_.reserve(live.sequence, n); !why) {
+      if (Shortage const why = reserve(r, n); !why) {
         if (why.refusal == Refusal::wait_fence) {
+          count_failure(why, totals_.failures_deferred);
           wait_for_fence(r);
           break;
         }
         if (running_.size() > 1) {  // a cache whose admission test promises too much
-          count_failure(why);
+          count_failure(why, totals_.failures_preempted);
           preempt_last();
           break;
         }
         // A waived admission: it runs alone.
+        count_failure(why, totals_.failures_alone);
         Placed const placed = reserve_alone(r, n);
         if (placed == Placed::waits) break;
         if (placed == Placed::no) {
@@ -389,8 +404,18 @@ class Scheduler {
     live.sequence = {};
   }
 
-  void count_failure(const Shortage& why) {
+  Shortage reserve(std::uint32_t r, Tokens n) {
+    PoolUnits const free = cache_.available();
+    Shortage const why = cache_.reserve(requests_[r].sequence, n);
+    for (int pool = 0; why && pool < max_pools; ++pool)
+      totals_.granted_none_free[pool] += free[pool] == 0 ? 1 : 0;
+    return why;
+  }
+
+  /// Table E-10: a failed allocation by need and free, and by what follows.
+  void count_failure(const Shortage& why, std::uint64_t& outcome) {
     if (why.pool < 0) return;
+    ++outcome;
     ++totals_.pool_failures[why.pool];
     Units const free = why.available[why.pool];
     auto& by_free = free == 0                    ? totals_.failures_none_free

@@ -3,13 +3,16 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
+#include <optional>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "executor/step_plan.hpp"
 #include "report/result.hpp"
+#include "scheduler/live_storage.hpp"
 #include "workload/request.hpp"
 
 namespace hybridstate::runtime {
@@ -18,8 +21,12 @@ namespace hybridstate::runtime {
 /// every other one goes and the stride doubles.
 class StepStatistics {
  public:
-  StepStatistics(bool keep_timeline, const Workload& workload)
-      : keep_timeline_(keep_timeline), central_(central_window(workload)) {}
+  /// `storage`: absent for reference rows, whose memory is nobody's.
+  StepStatistics(bool keep_timeline, const Workload& workload,
+                 std::optional<LiveStorage> storage = {})
+      : keep_timeline_(keep_timeline),
+        central_(central_window(workload)),
+        storage_(std::move(storage)) {}
 
   template <class Scheduler>
   void after_step(const Scheduler& scheduler, const StepPlan& plan) {
@@ -34,7 +41,14 @@ class StepStatistics {
     allocated_ += static_cast<double>(usage.allocated);
     payload_ += static_cast<double>(usage.attention_payload + usage.state_payload);
     if constexpr (std::decay_t<decltype(cache)>::pools == 2) add_stranded(cache, usage);
-    if (keep_timeline_ && steps_ % stride_ == 0) sample(scheduler, plan, usage);
+    std::optional<StoredBytes> stored;
+    std::optional<SlabSample> slabs;
+    if (storage_) {
+      stored = (*storage_)(scheduler, usage);
+      for (std::size_t i = 0; i < stored->size(); ++i) stored_[i].push_back((*stored)[i]);
+      if (auto const* const now = slabs_of(cache.organization())) slabs = add_slabs(*now);
+    }
+    if (keep_timeline_ && steps_ % stride_ == 0) sample(scheduler, plan, usage, stored, slabs);
   }
 
   void finish(RunResult& result) {
@@ -45,6 +59,13 @@ class StepStatistics {
     result.running_p90 = quantile(running_, 90);
     result.waiting_p10 = quantile(waiting_, 10);
     result.waiting_p90 = quantile(waiting_, 90);
+    result.running_p99 = quantile(running_, 99);
+    result.waiting_p99 = quantile(waiting_, 99);
+    if (auto const ns = static_cast<double>(prefill_only_.ns + decode_only_.ns + mixed_.ns);
+        ns > 0) {
+      result.running_mean = running_ns_ / ns;
+      result.waiting_mean = waiting_ns_ / ns;
+    }
     result.prefill_only = prefill_only_;
     result.decode_only = decode_only_;
     result.mixed = mixed_;
@@ -60,6 +81,8 @@ class StepStatistics {
     result.allocated_bytes_mean = allocated_ / static_cast<double>(steps_);
     result.payload_bytes_mean = payload_ / static_cast<double>(steps_);
     if (configured_ > 0) result.stranded_fraction = stranded_ / configured_;
+    if (storage_) finish_stored(result);
+    if (slab_steps_) finish_slabs(result);
     result.timeline = std::move(timeline_);
   }
 
@@ -96,6 +119,9 @@ class StepStatistics {
     ++phase.steps;
     phase.tokens += tokens;
     phase.ns += scheduler.step_ns();
+    auto const ns = static_cast<double>(scheduler.step_ns());
+    running_ns_ += ns * scheduler.running();
+    waiting_ns_ += ns * scheduler.waiting();
   }
 
   /// The 20th to the 80th percentile of the arrivals (Appendix B.4), by nearest rank.
@@ -136,8 +162,64 @@ class StepStatistics {
     }
   }
 
+  /// One dump of the slab pages: O(slots of a slab).
+  template <class Slabs>
+  SlabSample add_slabs(const Slabs& now) {
+    SlabStatistics& s = slab_steps_ ? *slab_steps_ : slab_steps_.emplace();
+    SlabSample const dump{now.used_slots(), now.slabs(),
+                          compare_conv(storage_->layout(), now.used_slots(), now.slabs()).saved};
+    count(s.live_histogram, dump.live);
+    count(s.pages_histogram, dump.pages);
+    s.occupancy.resize(now.slots() + 1);
+    for (std::uint32_t used = 1; used <= now.slots(); ++used)
+      s.occupancy[used] += now.slabs_with(used);
+    s.live_mean += dump.live;
+    s.pages_mean += dump.pages;
+    s.saved_bytes_mean += static_cast<double>(dump.saved);
+    return dump;
+  }
+  void finish_slabs(RunResult& result) {
+    SlabStatistics& s = result.slabs.emplace(std::move(*slab_steps_));
+    s.live_p10 = quantile(s.live_histogram, 10);
+    s.live_median = quantile(s.live_histogram, 50);
+    s.live_p90 = quantile(s.live_histogram, 90);
+    s.pages_p10 = quantile(s.pages_histogram, 10);
+    s.pages_median = quantile(s.pages_histogram, 50);
+    s.pages_p90 = quantile(s.pages_histogram, 90);
+    for (double* sum : {&s.live_mean, &s.pages_mean, &s.saved_bytes_mean})
+      *sum /= static_cast<double>(steps_);
+  }
+  void finish_stored(RunResult& result) {
+    auto const budget = static_cast<double>(storage_->budget());
+    result.nominal_bytes = storage_->budget();
+    result.stored.emplace();
+    for (std::size_t i = 0; i < stored_.size(); ++i) {
+      std::vector<Bytes>& bytes = stored_[i];
+      StoredStatistics& s = (*result.stored)[i];
+      std::sort(bytes.rbegin(), bytes.rend());  // B / M_X ascends
+      double ratios = 0;
+      for (Bytes const m : bytes) {
+        s.bytes_mean += static_cast<double>(m);
+        if (m > 0) ratios += budget / static_cast<double>(m);
+      }
+      s.bytes_mean /= static_cast<double>(steps_);
+      auto const filled =
+          static_cast<std::size_t>(std::find(bytes.begin(), bytes.end(), Bytes{0}) - bytes.begin());
+      if (filled == 0) continue;
+      auto const at = [&](std::size_t percent) {
+        return budget /
+               static_cast<double>(bytes[ceil_div<std::size_t>(filled * percent, 100) - 1]);
+      };
+      s.per_budget_mean = ratios / static_cast<double>(filled);
+      s.per_budget_p10 = at(10);
+      s.per_budget_median = at(50);
+      s.per_budget_p90 = at(90);
+    }
+  }
+
   template <class Scheduler>
-  void sample(const Scheduler& scheduler, const StepPlan& plan, const Usage& usage) {
+  void sample(const Scheduler& scheduler, const StepPlan& plan, const Usage& usage,
+              const std::optional<StoredBytes>& stored, const std::optional<SlabSample>& slabs) {
     TimelineSample s;
     s.time_ns = scheduler.now();
     s.step = plan.step;
@@ -156,6 +238,8 @@ class StepStatistics {
     }
     s.payload = usage.attention_payload + usage.state_payload;
     s.allocated = usage.allocated;
+    s.stored = stored;
+    s.slabs = slabs;
     timeline_.push_back(s);
     if (timeline_.size() < most_samples) return;
     for (std::size_t i = 0; 2 * i < timeline_.size(); ++i) timeline_[i] = timeline_[2 * i];
@@ -171,6 +255,11 @@ class StepStatistics {
   PhaseWork prefill_only_, decode_only_, mixed_;
   std::uint64_t initial_ = 0, resume_ = 0, decode_ = 0;
   CentralWindow central_;
+  std::optional<LiveStorage> storage_;
+  std::array<std::vector<Bytes>, std::size(stored_organizations)> stored_;  ///< per step
+  std::optional<SlabStatistics> slab_steps_;  ///< sums, until finish_slabs()
+  double running_ns_ = 0;
+  double waiting_ns_ = 0;
   double weight_[2] = {0, 0};
   double running_sum_[2] = {0, 0};
   double waiting_sum_[2] = {0, 0};

@@ -126,6 +126,7 @@ TEST_CASE("slots equal a naive table under random operations") {
     }
   };
   std::map<std::int32_t, Slab> naive;
+  std::uint64_t created = 0;
   Random random{11};
   for (int i = 0; i < 20000; ++i) {
     std::int32_t const u = static_cast<std::int32_t>(random(units));
@@ -134,6 +135,7 @@ TEST_CASE("slots equal a naive table under random operations") {
       case 0:
         if (it != naive.end()) break;
         slabs.create({u});
+        ++created;
         naive[u].holders[0] = i;
         REQUIRE(slabs.take({u}, {i}) == 0);
         break;
@@ -165,7 +167,9 @@ TEST_CASE("slots equal a naive table under random operations") {
     }
     std::int32_t first_active = -1, first_idle = -1;
     hs::Units free = 0, used = 0;
+    hs::Units by_used[slots + 1] = {};
     for (auto const& [unit, slab] : naive) {
+      ++by_used[slots - slab.room()];
       REQUIRE(slabs.is_slab({unit}));
       REQUIRE(slabs.active({unit}) == slab.active);
       REQUIRE(slabs.free_slots({unit}) == slab.room());
@@ -182,5 +186,7 @@ TEST_CASE("slots equal a naive table under random operations") {
     REQUIRE(slabs.slabs() == naive.size());
     REQUIRE(slabs.used_slots() == used);
     REQUIRE(slabs.free_in_active() == free);
+    for (std::uint32_t s = 0; s <= slots; ++s) REQUIRE(slabs.slabs_with(s) == by_used[s]);
+    REQUIRE(slabs.created() == created);
   }
 }

@@ -773,6 +773,7 @@ class Harness {
     same(c.lost_checkpoints, m.lost_checkpoints, "lost checkpoints");
     same(c.reclaimed_units, m.reclaimed_units, "reclaimed units");
     same(c.cross_invalidations, m.cross_invalidations, "cross-invalidations");
+    same(c.slab_pops, m.slab_pops, "slab pops");
     same(c.preemptions, m.preemptions, "preemptions");
     same(c.releases, m.releases, "releases");
     same(c.eligible_boundaries, m.eligible_boundaries, "eligible boundaries");

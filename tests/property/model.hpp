@@ -873,6 +873,7 @@ class Model {
     if (was.owner == Owner::state) kill(false, was.handle, Why::reassigned);
     if (was.owner == Owner::slab) {
       ++counters.reclaimed_units;
+      ++counters.slab_pops;
       kill_slab(u);
     }
     hand_pool_ = hand_ = -1;

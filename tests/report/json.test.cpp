@@ -88,6 +88,40 @@ TEST_CASE("values that do not exist are left out, odd text stays valid") {
   CHECK(Json::parse(json_text(Comparison{}))["runs"].empty());
 }
 
+TEST_CASE("counters of slabs and of live sets are there where they apply") {
+  Comparison comparison = small_comparison();
+  RunResult& s2 = comparison.runs[2];
+  s2.cross_invalidations = 0;
+  s2.slabs.emplace();
+  s2.slabs->pops = 2;
+  s2.slabs->live_histogram = {0, 0, 4};
+  s2.stored.emplace();
+  (*s2.stored)[4].bytes_mean = 12;
+  (*s2.stored)[4].per_budget_median = 2.5;
+  s2.central.running[0] = s2.central.waiting[0] = s2.central.waiting[1] = 1;
+  s2.central.running[1] = 3;
+  const Json json = Json::parse(json_text(comparison));
+  const Json& with = json["runs"][2];
+  CHECK(with["cross_invalidations"] == 0);
+  CHECK(with["slab_pops"] == 2);
+  CHECK(with["slab_live_histogram"] == Json({0, 0, 4}));
+  CHECK(with["m_d0_m512_bytes_mean"] == 12.0);
+  CHECK(with["b_per_m_d0_m512_median"] == 2.5);
+  CHECK_FALSE(with.contains("b_per_m_d0_m512_mean"));
+  CHECK(with["central_drift"] == "seen");
+  CHECK(with["o_ctr"] == 300);
+  CHECK(with["h_tokens"] == 1800);
+  CHECK(with["h_per_k"] == 450.0);
+  for (const auto& [name, value] : json["runs"][0].items()) {
+    CAPTURE(name);
+    CHECK_FALSE(name.starts_with("slab_"));
+    CHECK_FALSE(name.starts_with("m_"));
+    CHECK_FALSE(name.starts_with("b_per_"));
+    CHECK(name != "cross_invalidations");
+    CHECK(name != "central_drift");
+  }
+}
+
 TEST_CASE("the arena's bytes are there where there is an arena") {
   Comparison comparison = small_comparison();
   comparison.runs[1].arena_bytes = 12345;
@@ -127,8 +161,17 @@ TEST_CASE("requests and timeline as CSV") {
         std::string::npos);
   const std::string timeline = timeline_csv_text(run);
   CHECK(occurrences(timeline, "\n") == 5);
-  CHECK(timeline.find("\n3000000000,1,1,2,2097152,2097152,1048576,524288,7340032,0,0,0\n") !=
-        std::string::npos);
+  CHECK(timeline.find("\n3000000000,1,1,2,2097152,2097152,1048576,524288,7340032,0,0,0,"
+                      ",,,,,,,,,,,,\n") != std::string::npos);
+  CHECK(timeline.starts_with(
+      "time_ns,step,running,waiting,attention_referenced,ssm_referenced,conv_referenced,cached,"
+      "keyless,fenced,payload,allocated,slab_live,slab_pages,slab_saved_bytes,m_s0,m_s1,m_s2,m_d0,"
+      "m_d0_m512,b_per_m_s0,b_per_m_s1,b_per_m_s2,b_per_m_d0,b_per_m_d0_m512\n"));
+  run.nominal_bytes = 6000;
+  run.timeline[1].slabs = SlabSample{43, 3, 20971520};
+  run.timeline[1].stored = StoredBytes{4000, 3000, 2400, 0, 12000};
+  CHECK(timeline_csv_text(run).find(
+            ",0,0,0,43,3,20971520,4000,3000,2400,0,12000,1.5,2.0,2.5,,0.5\n") != std::string::npos);
 }
 
 TEST_CASE("files per run have readable, distinct names") {

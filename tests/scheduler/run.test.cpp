@@ -83,6 +83,15 @@ std::string differences(const RunResult& a, const RunResult& b) {
   HYBRIDSTATE_SAME(failures_some_free);
   HYBRIDSTATE_SAME(failures_none_free);
   HYBRIDSTATE_SAME(failures_headroom);
+  HYBRIDSTATE_SAME(slabs);
+  HYBRIDSTATE_SAME(nominal_bytes);
+  HYBRIDSTATE_SAME(stored);
+  HYBRIDSTATE_SAME(granted_none_free);
+  HYBRIDSTATE_SAME(failures_deferred);
+  HYBRIDSTATE_SAME(failures_preempted);
+  HYBRIDSTATE_SAME(failures_alone);
+  HYBRIDSTATE_SAME(running_mean);
+  HYBRIDSTATE_SAME(waiting_mean);
   HYBRIDSTATE_SAME(reserves_without_need);
   HYBRIDSTATE_SAME(initial_tokens);
   HYBRIDSTATE_SAME(resume_tokens);
@@ -126,7 +135,7 @@ std::string differences(const RunResult& a, const RunResult& b) {
               x.waiting == y.waiting && x.attention_referenced == y.attention_referenced &&
               x.ssm_referenced == y.ssm_referenced && x.conv_referenced == y.conv_referenced &&
               x.cached == y.cached && x.keyless == y.keyless && x.fenced == y.fenced &&
-              x.payload == y.payload && x.allocated == y.allocated);
+              x.payload == y.payload && x.allocated == y.allocated && x.stored == y.stored);
   }
   return names;
 }

@@ -153,6 +153,11 @@ TEST_CASE(
   CHECK(totals.admissions == 4);
   CHECK(totals.recomputed_tokens == 2);
   CHECK(totals.pool_failures[0] == 2);  // the failed reserve and the wait of step 12
+  CHECK(totals.failures_some_free[0] == 2);
+  CHECK(totals.failures_preempted == 1);
+  CHECK(totals.failures_deferred == 1);
+  CHECK(totals.failures_alone == 0);
+  CHECK(totals.granted_none_free[0] == 3);  // request 0 at step 2, both at step 10
   CHECK(served.scheduler.record(1).preemptions == 1);
   CHECK(served.scheduler.record(1).computed_tokens == 17 + 3);
   CHECK(served.scheduler.record(1).output_tokens == 12);
@@ -257,6 +262,8 @@ TEST_CASE("alone, a reserve that fails is cut at its first boundary") {
              {{1, 1, 0, "0@0+8", 1008}, {2, 1, 0, "0@8+8", 2016}, {3, 0, 0, "0@16+16*", 3032}});
   CHECK(served.scheduler.record(0).outcome == RequestOutcome::completed);
   CHECK(cache.counters().failed_reserves == 2);
+  CHECK(served.scheduler.totals().failures_alone == 2);
+  CHECK(served.scheduler.totals().pool_failures[0] == 2);
 }
 
 TEST_CASE("headroom holds newcomers back while somebody runs, and is waived when nobody does") {

@@ -109,6 +109,23 @@ TEST_CASE("every output option leaves its files") {
   CHECK(!fs::is_empty(folder.at("runs")));
 }
 
+TEST_CASE("goodput within observed thresholds, for every row and reference") {
+  Folder const folder;
+  Outcome const o = folder.run(std::string("compare --orgs S2,D0 --goodput observed:p90 ") + small +
+                               "--json " + folder.at("g.json"));
+  CHECK(o.code == 0);
+  CHECK(o.out.find("goodput tok/s") != std::string::npos);
+  auto const json = nlohmann::json::parse(read(folder.at("g.json")));
+  CHECK(json["settings"].contains("goodput"));
+  REQUIRE(json["runs"].size() == 2 * 4);
+  for (auto const& run : json["runs"])
+    for (const char* const from : {"output_goodput_comparator", "output_goodput_union"})
+      CHECK(run[from].get<double>() <= run["output_throughput"].get<double>());
+  // Both thresholds are the first row's own: between 80 and 90 % of its 40 requests keep them.
+  CHECK(json["runs"][0]["goodput_comparator_requests"].get<int>() >= 32);
+  CHECK(json["runs"][0]["goodput_comparator_requests"].get<int>() <= 36);
+}
+
 TEST_CASE("run gives the details of one organization and keeps refused requests in the run") {
   Folder const folder;
   std::string const trace =
@@ -169,6 +186,8 @@ TEST_CASE("bad input: one sentence, exit code 2, nothing on stdout, old files un
            {"compare --device nowhere.json", "nowhere.json"},
            {"compare --split 2", "--split"},
            {"compare --placement every:0", "every:0"},
+           {"compare --goodput ttft:2", "ttft:2"},
+           {"run --goodput observed:p0", "observed:p0"},
            {"compare --slab middle", "middle"},
            {"compare --lengths long", "long"},
            {"compare --max-context 5:squeeze --workload mooncake:" + bad, "squeeze"},

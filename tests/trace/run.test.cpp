@@ -96,7 +96,8 @@ void compare(const Traced& t) {
   CHECK(a.admissions == t.result.admissions);
   CHECK(a.resume.episodes == t.result.preemptions);
   CHECK(a.losses == t.result.invalidated_checkpoints + t.result.invalidated_attention);
-  CHECK(a.losses_by_cause[static_cast<int>(LossCause::carrier)] == t.result.cross_invalidations);
+  CHECK(a.losses_by_cause[static_cast<int>(LossCause::carrier)] ==
+        t.result.cross_invalidations.value_or(0));
   std::uint64_t enters = 0;
   for (Episode const& e : a.episodes) {
     RequestRecord const& r = t.result.requests.at(e.request);

@@ -1264,6 +1264,7 @@ class JointCache {
       case UnitOwner::carrier: {
         CarrierHandle const c{handle};
         ++counters_.reclaimed_units;
+        ++counters_.slab_pops;
         organization_.for_each_state_on(c, [&](StateHandle s) { reclaim(s, LossCause::carrier); });
         break;
       }

@@ -170,6 +170,7 @@ struct CacheCounters {
   std::uint64_t lost_checkpoints = 0;
   std::uint64_t reclaimed_units = 0;      ///< cached units that changed owner or became keyless
   std::uint64_t cross_invalidations = 0;  ///< checkpoints lost with their slab page
+  std::uint64_t slab_pops = 0;            ///< slab pages reassigned with cached checkpoints on them
   std::uint64_t preemptions = 0;
   std::uint64_t releases = 0;
   // Demand, retention and pinning.

@@ -20,6 +20,7 @@ class SlotSlab {
       : slots_(slots),
         slabs_(FixedArray<Slab>(units)),
         holders_(FixedArray<StateHandle>(std::size_t{units} * slots)),
+        by_used_(FixedArray<Units>(std::size_t{slots} + 1)),
         active_with_room_(units),
         idle_with_room_(units) {}
 
@@ -33,6 +34,10 @@ class SlotSlab {
   }
   Units slabs() const noexcept { return count_; }
   Units used_slots() const noexcept { return used_; }
+  /// Slabs with exactly so many used slots.
+  Units slabs_with(std::uint32_t used) const noexcept { return by_used_[used]; }
+  /// Units that became slabs since construction.
+  std::uint64_t created() const noexcept { return created_; }
 
   /// Free slots in all active slabs.
   Units free_in_active() const noexcept { return free_in_active_; }
@@ -48,6 +53,8 @@ class SlotSlab {
     HYBRIDSTATE_EXPECT(!slab.exists, "a unit becomes a slab once", u.value, slab.used);
     slab = {0, true, true};
     ++count_;
+    ++created_;
+    ++by_used_[0];
     free_in_active_ += slots_;
     active_with_room_.insert(u.value);
   }
@@ -60,7 +67,8 @@ class SlotSlab {
     std::uint32_t slot = 0;
     while (held[slot]) ++slot;
     held[slot] = state;
-    ++slab.used;
+    --by_used_[slab.used];
+    ++by_used_[++slab.used];
     ++used_;
     if (slab.active) --free_in_active_;
     if (slab.used == slots_) room(slab).erase(u.value);
@@ -80,8 +88,12 @@ class SlotSlab {
     holder = {};
     --used_;
     if (slab.active) ++free_in_active_;
+    --by_used_[slab.used];
     if (slab.used-- == slots_) room(slab).insert(u.value);
-    if (slab.used > 0) return false;
+    if (slab.used > 0) {
+      ++by_used_[slab.used];
+      return false;
+    }
     room(slab).erase(u.value);
     if (slab.active) free_in_active_ -= slots_;
     slab = {};
@@ -115,10 +127,12 @@ class SlotSlab {
   std::uint32_t slots_ = 0;
   FixedArray<Slab> slabs_;
   FixedArray<StateHandle> holders_;
+  FixedArray<Units> by_used_;
   FirstSet active_with_room_;
   FirstSet idle_with_room_;
   Units count_ = 0;
   Units used_ = 0;
+  std::uint64_t created_ = 0;
   Units free_in_active_ = 0;
 };
 
