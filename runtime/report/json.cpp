@@ -82,14 +82,6 @@ Json json_of(const FieldValue& value) {
       value);
 }
 
-Json object_of(const std::vector<Field>& fields) {
-  Json result = Json::object();
-  for (const auto& [name, value] : fields) {
-    if (!std::holds_alternative<std::monostate>(value)) result[name] = json_of(value);
-  }
-  return result;
-}
-
 void append_latency(std::vector<Field>& fields, const std::string& name,
                     const Distribution& values) {
   fields.emplace_back("mean_" + name + "_ms", value_or_none(values.mean));
@@ -134,16 +126,6 @@ std::vector<Field> row_fields(const Row& row) {
   return fields;
 }
 
-std::string csv_cell(std::string_view text) {
-  if (text.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(text);
-  std::string result = "\"";
-  for (const char c : text) {
-    if (c == '"') result += '"';
-    result += c;
-  }
-  return result + '"';
-}
-
 std::string csv_value(const FieldValue& value) {
   struct Printer {
     std::string operator()(std::monostate) const { return {}; }
@@ -185,6 +167,24 @@ std::string file_part(std::string_view text) {
 }
 
 }  // namespace
+
+Json object_of(const std::vector<Field>& fields) {
+  Json result = Json::object();
+  for (const auto& [name, value] : fields) {
+    if (!std::holds_alternative<std::monostate>(value)) result[name] = json_of(value);
+  }
+  return result;
+}
+
+std::string csv_cell(std::string_view text) {
+  if (text.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(text);
+  std::string result = "\"";
+  for (const char c : text) {
+    if (c == '"') result += '"';
+    result += c;
+  }
+  return result + '"';
+}
 
 std::string number_text(double value) {
   if (!std::isfinite(value)) return "null";
