@@ -16,6 +16,8 @@
 #include "campaign/paper_values.hpp"
 #include "campaign/support.hpp"
 
+using hybridstate::RetentionMode;
+using hybridstate::RetentionYield;
 using namespace hybridstate::runtime;
 using campaign_test::catalogue;
 using campaign_test::distinct;
