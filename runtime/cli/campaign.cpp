@@ -213,8 +213,9 @@ class CampaignRun {
     }
     bool const simulated = options_.executor == "sim";
     if (simulated)
-      std::stable_sort(todo.begin(), todo.end(), [](const PlannedCell* a, const PlannedCell* b) {
-        return cell_cost(a->cell) > cell_cost(b->cell);
+      std::sort(todo.begin(), todo.end(), [](const PlannedCell* a, const PlannedCell* b) {
+        double const first = cell_cost(a->cell), second = cell_cost(b->cell);
+        return first != second ? first > second : a < b;  // both point into `cells`
       });
     skipped_ = todo.size() - std::min(todo.size(), left_);
     todo.resize(todo.size() - skipped_);
