@@ -27,6 +27,7 @@ constexpr const char* examples =
   hybridstate plan --model falcon-h1-7b --budget b63
   hybridstate plan --config config.json --memory 40GiB --weights 15.2GB
   hybridstate presets
+  hybridstate campaign run Q1 --out out/q1
   hybridstate make-model --preset tiny --seed 7 --out out/m
 
 Times come from a step law unless an executor says otherwise, and are then marked "simulated".)";
@@ -55,6 +56,7 @@ int run_command_line(int argc, const char* const* argv) {
   add_generate(app, action);
   add_trace(app, action);
   add_verify(app, action);
+  add_campaign(app, action);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& help) {

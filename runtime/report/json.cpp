@@ -82,14 +82,6 @@ Json json_of(const FieldValue& value) {
       value);
 }
 
-Json object_of(const std::vector<Field>& fields) {
-  Json result = Json::object();
-  for (const auto& [name, value] : fields) {
-    if (!std::holds_alternative<std::monostate>(value)) result[name] = json_of(value);
-  }
-  return result;
-}
-
 void append_latency(std::vector<Field>& fields, const std::string& name,
                     const Distribution& values) {
   fields.emplace_back("mean_" + name + "_ms", value_or_none(values.mean));
@@ -137,16 +129,6 @@ std::vector<Field> row_fields(const Row& row) {
   mean("output_goodput_comparator", &Summary::goodput_comparator_rate);
   mean("output_goodput_union", &Summary::goodput_union_rate);
   return fields;
-}
-
-std::string csv_cell(std::string_view text) {
-  if (text.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(text);
-  std::string result = "\"";
-  for (const char c : text) {
-    if (c == '"') result += '"';
-    result += c;
-  }
-  return result + '"';
 }
 
 std::string csv_value(const FieldValue& value) {
@@ -198,6 +180,24 @@ std::string file_part(std::string_view text) {
 }
 
 }  // namespace
+
+Json object_of(const std::vector<Field>& fields) {
+  Json result = Json::object();
+  for (const auto& [name, value] : fields) {
+    if (!std::holds_alternative<std::monostate>(value)) result[name] = json_of(value);
+  }
+  return result;
+}
+
+std::string csv_cell(std::string_view text) {
+  if (text.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(text);
+  std::string result = "\"";
+  for (const char c : text) {
+    if (c == '"') result += '"';
+    result += c;
+  }
+  return result + '"';
+}
 
 std::string number_text(double value) {
   if (!std::isfinite(value)) return "null";

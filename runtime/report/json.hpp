@@ -4,8 +4,10 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -24,6 +26,12 @@ using Field = std::pair<std::string, FieldValue>;
 /// All values of one run in their fixed order. Names that vLLM's serving bench has are its names
 /// and mean the same; the others are ours.
 std::vector<Field> run_fields(const RunResult& run);
+
+/// One JSON object of them; values that do not exist are left out.
+nlohmann::ordered_json object_of(const std::vector<Field>& fields);
+
+/// A cell of a CSV line, in quotes where it has to be.
+std::string csv_cell(std::string_view text);
 
 /// The whole comparison:
 ///   {"schema": 1, "workload": {"name", "description", "excluded_requests"}, "model",
