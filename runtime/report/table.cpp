@@ -299,6 +299,13 @@ void append_run(std::string& out, const RunResult& run) {
   append_pair(out, "invalidated checkpoints",
               fmt::format("{}, of these {} with a reassigned slab",
                           count(run.invalidated_checkpoints), count(run.cross_invalidations)));
+  if (run.orphaned_fraction)
+    append_pair(out, "orphans of the cached checkpoints",
+                fixed(scaled(run.orphaned_fraction, 100), 1) + " %");
+  if (run.pricing)
+    append_pair(out, "admissions weighed, blocked, unaffordable",
+                fmt::format("{}, {}, {}", count(run.pricing->weighed), count(run.pricing->blocked),
+                            count(run.pricing->unaffordable)));
   std::string failures = count(run.reserve_failures);
   if (run.pool_failures.size() > 1) {
     failures += "; short pool: ";

@@ -35,6 +35,11 @@ class StepStatistics {
     payload_ += static_cast<double>(usage.attention_payload + usage.state_payload);
     if constexpr (std::decay_t<decltype(cache)>::pools == 2) add_stranded(cache, usage);
     if (keep_timeline_ && steps_ % stride_ == 0) sample(scheduler, plan, usage);
+    if (steps_ % orphan_stride == 0) {
+      CachedCheckpoints const checkpoints = cache.cached_checkpoints();
+      cached_ += checkpoints.all;
+      orphaned_ += checkpoints.orphaned;
+    }
   }
 
   void finish(RunResult& result) {
@@ -60,11 +65,15 @@ class StepStatistics {
     result.allocated_bytes_mean = allocated_ / static_cast<double>(steps_);
     result.payload_bytes_mean = payload_ / static_cast<double>(steps_);
     if (configured_ > 0) result.stranded_fraction = stranded_ / configured_;
+    if (cached_ > 0)
+      result.orphaned_fraction = static_cast<double>(orphaned_) / static_cast<double>(cached_);
     result.timeline = std::move(timeline_);
   }
 
  private:
   static constexpr std::size_t most_samples = 4096;
+  static constexpr std::uint64_t orphan_stride =
+      64;  ///< steps from one look at all states to the next
 
   static void count(std::vector<std::uint64_t>& histogram, std::uint32_t value) {
     if (histogram.size() <= value) histogram.resize(std::size_t{value} + 1);
@@ -178,6 +187,7 @@ class StepStatistics {
   double payload_ = 0;
   double stranded_ = 0;
   double configured_ = 0;
+  std::uint64_t cached_ = 0, orphaned_ = 0;  ///< checkpoints, over the looks
   std::vector<TimelineSample> timeline_;
 };
 
