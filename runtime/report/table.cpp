@@ -300,10 +300,10 @@ void append_run(std::string& out, const RunResult& run) {
               fmt::format("{}, of these {} with a reassigned slab",
                           count(run.invalidated_checkpoints), count(run.cross_invalidations)));
   if (run.orphaned_fraction)
-    append_pair(out, "orphans of the cached checkpoints",
+    append_pair(out, "orphaned cached checkpoints",
                 fixed(scaled(run.orphaned_fraction, 100), 1) + " %");
   if (run.pricing)
-    append_pair(out, "admissions weighed, blocked, unaffordable",
+    append_pair(out, "gate: weighed, blocked, short",
                 fmt::format("{}, {}, {}", count(run.pricing->weighed), count(run.pricing->blocked),
                             count(run.pricing->unaffordable)));
   std::string failures = count(run.reserve_failures);

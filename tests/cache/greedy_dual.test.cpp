@@ -94,23 +94,23 @@ TEST_CASE("scores by hand: publications, exits and losses around a state") {
   t.publish(2, 4);
   CHECK(t.score(2) == doctest::Approx(1.0 / 4));
   for (int i = 0; i < 3; ++i) t.exit(3);
-  CHECK(t.score(1) == doctest::Approx(4.0 / 4));
-  t.lose(0);  // replay from the root again
-  CHECK(t.score(1) == doctest::Approx(4 * 3.0 / 4));
+  CHECK(t.score(1) == doctest::Approx(13.0 / 4));  // 1 + 4 * 3
+  t.lose(0);                                       // replay from the root again
+  CHECK(t.score(1) == doctest::Approx(13 * 3.0 / 4));
   CHECK(t.score(2) == doctest::Approx(3.0 / 4));
   t.lose(2);  // and the whole path for itself
-  CHECK(t.score(1) == doctest::Approx(4 * 3.0 / 6));
+  CHECK(t.score(1) == doctest::Approx(13 * 3.0 / 6));
   t.publish(0, 2);  // a new state above shortens the replay at once
-  CHECK(t.score(1) == doctest::Approx(4 * 1.0 / 4));
+  CHECK(t.score(1) == doctest::Approx(13 * 1.0 / 4));
 }
 
 TEST_CASE("victims: duplicates first, then the least score; the clock rises and ages the rest") {
-  Tree t({-1, 0, 0, 0});
+  Tree t({-1, 0, 0, 0, 0});
   t.publish(0, 1);
   t.publish(1, 2);
   t.publish(2, 2);  // a duplicate
   t.exit(1);
-  CHECK(t.score(0) == doctest::Approx(2.0 / 4));
+  CHECK(t.score(0) == doctest::Approx(5.0 / 4));
   CHECK(t.score(1) == doctest::Approx(1.0 / 3));  // its path is the duplicate's as well
   t.order.make_keyless(t, 0, 3);
   CHECK(t.gone == std::vector<std::int32_t>{2});
@@ -121,9 +121,15 @@ TEST_CASE("victims: duplicates first, then the least score; the clock rises and 
   CHECK(t.order.clock() == doctest::Approx(1.0 / 4));
   t.publish(3, 3);  // younger: it starts at the clock
   CHECK(t.score(3) == doctest::Approx(1.0 / 4 + 1.0 / 4));
+  t.publish(4, 4);
   t.order.make_keyless(t, 0, 9);  // equal scores: the earlier release goes
-  CHECK(t.gone.back() == 0);
+  CHECK(t.gone.back() == 3);
   CHECK(t.order.clock() == doctest::Approx(1.0 / 2));
+  t.order.make_keyless(t, 0, 12);
+  CHECK(t.gone.back() == 4);
+  t.publish(5, 3);
+  CHECK(t.score(5) == doctest::Approx(1.0 / 2 + 1.0 / 4));  // still below what was asked for once
+  CHECK(t.score(0) == doctest::Approx(5.0 / 4));
 }
 
 TEST_CASE("the market: what costs nothing is a sum, what requests came back to is an offer") {

@@ -1097,7 +1097,7 @@ class Model {
     auto const rank = [&](int h) {
       Object const& o = states_.at(h);
       bool const duplicate = o.node->states.front() != h;
-      double const score = o.clock + (1.0 + o.node->exits) * (replay(o) / shape_.block) /
+      double const score = o.clock + (1 + 4.0 * o.node->exits) * (replay(o) / shape_.block) /
                                          (shape_.state_blocks + path(o));
       return std::make_tuple(!duplicate, duplicate ? 0 : score, o.released);
     };
@@ -1123,9 +1123,9 @@ class Model {
       } else if (state >= 0) {
         Object const& o = states_.at(state);
         if (greedy && o.node->states.front() == state)
-          score_clock_ =
-              std::max(score_clock_, o.clock + (1.0 + o.node->exits) * (replay(o) / shape_.block) /
-                                                   (shape_.state_blocks + path(o)));
+          score_clock_ = std::max(score_clock_, o.clock + (1 + 4.0 * o.node->exits) *
+                                                              (replay(o) / shape_.block) /
+                                                              (shape_.state_blocks + path(o)));
         kill(false, state, Why::reclaimed);
       } else {
         // Only attention under a state in use is left (its own attention was invalidated).

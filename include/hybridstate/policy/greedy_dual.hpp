@@ -16,8 +16,9 @@ HYBRIDSTATE_NAMESPACE_BEGIN
 /// Units come, in this order, from
 ///   1. attention that no live state needs, oldest release first;
 ///   2. a state with an older one on its node, oldest release first;
-///   3. the state with the least score c + (1 + e) * replay / size, earliest release first.
-/// e counts the requests whose known path ended at the state's node, replay the blocks down to it
+///   3. the state with the least score c + (1 + w e) * replay / size, earliest release first.
+/// e counts the requests whose known path ended at the state's node, w = 4 (`exit_weight`) says how
+/// much more one of them tells than the state's mere existence; replay the blocks down to it
 /// from the nearest published state above. The size, in attention blocks, is the state's with the
 /// attention that it alone needs: from its node up to the first with another state at or below. c
 /// is the clock at which the state was published or last adopted; the clock rises to the score of
@@ -32,6 +33,7 @@ class GreedyDual {
   static constexpr bool counts_states_below = true;
   static constexpr bool keeps_carriers = true;
   static constexpr bool scores_states = true;
+  static constexpr double exit_weight = 4;
 
   void resize(const OrderSizes& sizes) {
     state_blocks_ = sizes.state_blocks;
@@ -214,9 +216,9 @@ class GreedyDual {
       while (view.node(above).oldest_state < 0 && view.node(above).depth > 0)
         above = {view.node(above).parent};
       state.replay = node.depth - view.node(above).depth;
-      scored_.insert(
-          s, {state.clock + (1.0 + node.exits) * state.replay / (state_blocks_ + state.path),
-              state.released});
+      scored_.insert(s, {state.clock + (1 + exit_weight * node.exits) * state.replay /
+                                           (state_blocks_ + state.path),
+                         state.released});
     } else {
       duplicates_.insert(s, state.released);
     }
