@@ -14,5 +14,6 @@
 #include <hybridstate/organization/conv_slab_packed.hpp>
 #include <hybridstate/organization/native_dual_pool.hpp>
 #include <hybridstate/organization/recurrent_paged.hpp>
+#include <hybridstate/policy/greedy_dual.hpp>
 #include <hybridstate/policy/reclaim_order.hpp>
 #include <hybridstate/version.hpp>

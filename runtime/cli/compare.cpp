@@ -61,7 +61,8 @@ void add_compare(CLI::App& app, Action& action) {
       ->capture_default_str();
   command
       ->add_option("--policy", options->policies,
-                   "reclaim orders: paper, path-safe; +reuse and +retention may follow")
+                   "policies: paper, path-safe, greedy-dual, best; +reuse, +retention and "
+                   "+prefix-aware may follow")
       ->delimiter(',')
       ->capture_default_str();
   command->add_flag("--no-references", options->no_references,

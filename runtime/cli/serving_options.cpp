@@ -85,7 +85,9 @@ void ServingOptions::add_to(CLI::App& app) {
       ->capture_default_str();
   s->add_option("--slab", slab, "S2, paper order: by-last-state, front or back")
       ->capture_default_str();
-  s->add_option("--placement", placement, "checkpoints at: dense, every:K or last")
+  s->add_option("--placement", placement,
+                "checkpoints at: dense, every:K, last or junction (the prompt's last boundary, the "
+                "newest of decode, and where the prompt left a known path)")
       ->capture_default_str();
   s->add_flag("--reuse-beyond-j", reuse_beyond_joint,
               "reference cached attention past the joint boundary instead of duplicating it");
@@ -126,24 +128,27 @@ void ServingOptions::add_to(CLI::App& app) {
 
 PolicyChoice parse_policy(const std::string& text) {
   PolicyChoice choice;
-  auto const unknown = [&] {
-    return UsageError(fmt::format(
-        "--policy {}: unknown; use paper or path-safe, with +reuse or +retention appended", text));
-  };
   for (std::size_t at = 0, plus = 0; plus != std::string::npos; at = plus + 1) {
     plus = text.find('+', at);
     std::string_view const word = std::string_view(text).substr(at, plus - at);
-    if (at == 0) {
-      if (word == "path-safe")
-        choice.order = OrderPolicy::path_safe;
-      else if (word != "paper")
-        throw unknown();
-    } else if (word == "reuse") {
+    if (at == 0 && word == "path-safe") {
+      choice.order = OrderPolicy::path_safe;
+    } else if (at == 0 && (word == "greedy-dual" || word == "best")) {
+      choice.order = OrderPolicy::greedy_dual;
+      if (word == "greedy-dual") continue;
       choice.reuse_beyond_joint = true;
-    } else if (word == "retention") {
+      choice.placement = Placement{PlacementKind::junction, 1};
+    } else if (at > 0 && word == "reuse") {
+      choice.reuse_beyond_joint = true;
+    } else if (at > 0 && word == "prefix-aware") {
+      choice.prefix_aware = true;
+    } else if (at > 0 && word == "retention") {
       choice.retention = true;
-    } else {
-      throw unknown();
+    } else if (at > 0 || word != "paper") {
+      throw UsageError(fmt::format(
+          "--policy {}: unknown; use paper, path-safe, greedy-dual or best, with +reuse, "
+          "+retention or +prefix-aware appended",
+          text));
     }
   }
   return choice;
@@ -152,6 +157,8 @@ PolicyChoice parse_policy(const std::string& text) {
 void apply(const PolicyChoice& choice, ServingPolicy& policy) {
   policy.order = choice.order;
   policy.reuse_beyond_joint |= choice.reuse_beyond_joint;
+  policy.prefix_aware = choice.prefix_aware;
+  if (choice.placement) policy.placement = *choice.placement;
   if (choice.retention && policy.retention.mode == RetentionMode::none)
     policy.retention.mode = RetentionMode::holders;
 }
@@ -196,6 +203,7 @@ Budget budget_of(ServingOptions& options, const StateLayout& layout, bool trace)
 Placement placement_of(const std::string& text) {
   if (text == "dense") return {};
   if (text == "last") return {PlacementKind::last_only, 1};
+  if (text == "junction") return {PlacementKind::junction, 1};
   std::uint32_t k = 0;
   if (text.starts_with("every:")) {
     auto const [end, error] = std::from_chars(text.data() + 6, text.data() + text.size(), k);
@@ -203,7 +211,7 @@ Placement placement_of(const std::string& text) {
       return {PlacementKind::every_kth, k};
   }
   throw UsageError(
-      fmt::format("--placement {}: use dense, every:K with K at least 1, or last", text));
+      fmt::format("--placement {}: use dense, every:K with K at least 1, last or junction", text));
 }
 
 Retention retention_of(const ServingOptions& options) {

@@ -60,11 +60,14 @@ struct ServingOptions {
 };
 
 /// One policy of "--policy": an order, and behind plus signs what is added to it: "reuse" (of
-/// attention beyond J), "retention" (holders').
+/// attention beyond J), "retention" (holders'), "prefix-aware" (admission). "best" is the
+/// greedy-dual order with re-use and states at junctions.
 struct PolicyChoice {
   OrderPolicy order = OrderPolicy::paper;
   bool reuse_beyond_joint = false;
   bool retention = false;
+  bool prefix_aware = false;
+  std::optional<Placement> placement;  ///< what the policy prescribes
 };
 PolicyChoice parse_policy(const std::string& text);
 /// Adds the choice to what single options said.

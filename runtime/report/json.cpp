@@ -355,6 +355,19 @@ std::vector<Field> run_fields(const RunResult& run) {
   count_if("pins", run.pins);
   count_if("pins_over_budget", run.pins_over_budget);
   count_if("pins_yielded", run.pins_yielded);
+  count_if("price_weighed", run.pricing ? std::optional(run.pricing->weighed) : std::nullopt);
+  count_if("price_blocked", run.pricing ? std::optional(run.pricing->blocked) : std::nullopt);
+  count_if("price_unaffordable",
+           run.pricing ? std::optional(run.pricing->unaffordable) : std::nullopt);
+  const auto weighed = [&](const char* name, double PriceRecord::* sum) {
+    number(name,
+           run.pricing && run.pricing->weighed > 0
+               ? std::optional((*run.pricing).*sum / static_cast<double>(run.pricing->weighed))
+               : std::nullopt);
+  };
+  weighed("mean_price", &PriceRecord::price);
+  weighed("mean_loss", &PriceRecord::loss);
+  number("orphaned_fraction", run.orphaned_fraction);
   number("mean_allocated_bytes", summary.allocated_mean);
   number("mean_payload_bytes", summary.payload_mean);
   for (std::size_t i = 0; i < std::size(stored_organizations); ++i) {

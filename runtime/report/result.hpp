@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <hybridstate/core/types.hpp>
+#include <hybridstate/policy/admission.hpp>
 #include <iterator>
 #include <optional>
 #include <string>
@@ -195,6 +196,9 @@ struct RunResult {
   std::uint64_t initial_tokens = 0, resume_tokens = 0, normal_decode_tokens = 0;
   PhaseWork prefill_only, decode_only, mixed;  ///< steps by what they contain
   CentralWindow central;
+  std::optional<PriceRecord> pricing;  ///< with the priced gate
+  /// Of the cached checkpoints, those that lost attention on their path; over every 64th step.
+  std::optional<double> orphaned_fraction;
   // With retention: boundaries that reached K requesters, that were kept, and that were given up.
   std::optional<std::uint64_t> eligible_boundaries, retained_boundaries, retained_yielded;
   // With pinning: boundaries pinned, refused by the protection budget, and given up.

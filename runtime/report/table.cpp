@@ -348,6 +348,13 @@ void append_run(std::string& out, const RunResult& run) {
     append_pair(out, "saved by slabs, mean",
                 bytes_text(s.saved_bytes_mean) + " per layer against a page for each");
   }
+  if (run.orphaned_fraction)
+    append_pair(out, "orphaned cached checkpoints",
+                fixed(scaled(run.orphaned_fraction, 100), 1) + " %");
+  if (run.pricing)
+    append_pair(out, "gate: weighed, blocked, short",
+                fmt::format("{}, {}, {}", count(run.pricing->weighed), count(run.pricing->blocked),
+                            count(run.pricing->unaffordable)));
   std::string failures = count(run.reserve_failures);
   if (run.pool_failures.size() > 1) {
     failures += "; short pool: ";

@@ -55,11 +55,16 @@ OrganizationKind kind_of(Arm arm) {
 }
 
 std::string policy_name(const ServingPolicy& policy) {
-  std::string name = policy.order == OrderPolicy::paper ? "paper" : "path-safe";
-  if (policy.reuse_beyond_joint) name += " + reuse beyond J";
+  constexpr const char* orders[] = {"paper", "path-safe", "greedy-dual"};
+  bool const best = policy.order == OrderPolicy::greedy_dual && policy.reuse_beyond_joint &&
+                    policy.placement.kind == PlacementKind::junction;
+  std::string name = best ? "best" : orders[static_cast<int>(policy.order)];
+  if (policy.reuse_beyond_joint && !best) name += " + reuse beyond J";
+  if (policy.prefix_aware) name += " + prefix-aware admission";
   if (policy.placement.kind == PlacementKind::every_kth)
     name += fmt::format(" + every {} boundaries", policy.placement.every);
   if (policy.placement.kind == PlacementKind::last_only) name += " + last boundary only";
+  if (policy.placement.kind == PlacementKind::junction && !best) name += " + junctions";
   if (policy.slab_position == SlabPosition::front) name += " + slabs to front";
   if (policy.slab_position == SlabPosition::back) name += " + slabs to back";
   if (policy.retention.mode != RetentionMode::none) {

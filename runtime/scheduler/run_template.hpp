@@ -90,7 +90,7 @@ RunResult serve(const RunSpec& spec, const Workload& workload, Cache& cache, Gat
                 Executor& executor, Clock& clock, Content& content) {
   std::optional<LiveStorage> const storage = live_storage_of(spec);
   StepStatistics statistics(spec.keep_timeline, workload, storage);
-  SchedulerOptions const options{spec.cap, spec.token_budget, spec.fence_lag};
+  SchedulerOptions const options{spec.cap, spec.token_budget, spec.fence_lag, spec.prefix_aware};
   RunObserver observer(statistics, cache.observer());
   Scheduler scheduler(workload, cache, executor, clock, content, gate, options, observer);
   if constexpr (requires { gate.attach(scheduler); }) gate.attach(scheduler);
@@ -142,6 +142,7 @@ RunResult serve(const RunSpec& spec, const Workload& workload, Cache& cache, Gat
   result.failures_deferred = totals.failures_deferred;
   result.failures_preempted = totals.failures_preempted;
   result.failures_alone = totals.failures_alone;
+  if constexpr (pricing_gate<Gate>) result.pricing = gate.record();
   statistics.finish(result);
   if (auto const* const slabs = slabs_of(cache.organization()); slabs != nullptr && storage) {
     result.cross_invalidations = counters.cross_invalidations;
@@ -212,6 +213,12 @@ inline FixedHeadroom headroom_gate(const RunSpec& spec, const BudgetPlan& plan) 
   return gate;
 }
 
+inline PricedGate priced_gate(const RunSpec& spec, std::int64_t scale) {
+  double const seconds = 1e-12 * static_cast<double>(scale) / 1000;
+  return {static_cast<double>(spec.law.base_ps) * seconds,
+          static_cast<double>(spec.law.prefill_token_ps) * seconds};
+}
+
 /// Builds the organization with `make(units)` and serves under the order that the spec names.
 template <class Trace = NoTrace, class Make>
 RunResult run_with(const RunSpec& spec, const Workload& workload, const BlockIds& ids,
@@ -222,12 +229,20 @@ RunResult run_with(const RunSpec& spec, const Workload& workload, const BlockIds
   PoolUnits usable;
   for (int pool = 0; pool < Organization::pools; ++pool)
     usable[pool] = plan.units[pool] > spec.null_units ? plan.units[pool] - spec.null_units : 0;
-  FixedHeadroom gate = headroom_gate(spec, plan);
   Organization organization = make(usable);
   Trace trace(spec, organization.block_tokens(), organization.checkpoint_tokens());
-  auto const served = [&](auto& cache) {
+  auto const through = [&](auto& cache, auto& gate) {
     return spec.cpu != nullptr ? serve_cpu(spec, workload, cache, gate)
                                : serve_simulated(spec, workload, ids, cache, gate, scale);
+  };
+  auto const served = [&]<class Cache>(Cache& cache) {
+    if constexpr (Cache::OrderType::scores_states) {
+      PricedGate priced = priced_gate(spec, scale);
+      return through(cache, priced);
+    } else {
+      FixedHeadroom fixed = headroom_gate(spec, plan);
+      return through(cache, fixed);
+    }
   };
   RunResult result = with_cache(std::move(organization), cache_options(spec, workload), spec,
                                 served, trace.observer());

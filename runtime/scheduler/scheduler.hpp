@@ -24,12 +24,14 @@ struct SchedulerOptions {
   std::uint32_t cap = 63;       ///< most running requests
   Tokens token_budget = 2048;   ///< tokens of one step
   std::uint32_t fence_lag = 0;  ///< steps after which the device is known to have finished one
+  bool prefix_aware = false;    ///< of the first in line, who has the least to compute goes first
 };
 
 /// Iteration-level scheduling (serving model section 2): running requests in admission order, each
 /// with up to the rest of the token budget; when one cannot get its memory, the last admitted is
 /// preempted; then waiting requests, first come first served, a head that does not fit blocking the
-/// line.
+/// line. Prefix-aware, the head is the one of the first 16 with the fewest tokens to compute,
+/// unless the first was preempted or has waited for 20 s.
 ///
 /// Written against the concepts alone: any joint cache, any executor, any clock. An observer has
 /// after_step(scheduler, plan) and, if it wants to know, on_queued(scheduler, request, preemptions,
@@ -131,12 +133,16 @@ class Scheduler {
   const Totals& totals() const noexcept { return totals_; }
 
  private:
+  static constexpr std::size_t looked_at = 16;
+  static constexpr std::int64_t most_patience_ns = 20'000'000'000;
+
   struct Live {
     RequestRecord record;
     SequenceHandle sequence;
     Tokens known = 0;      ///< prompt plus generated tokens
     Tokens computed = 0;   ///< most tokens ever computed, over all admissions
     Tokens scheduled = 0;  ///< tokens of the current step
+    Tokens junction = 0;   ///< where its prompt left a known path that others follow
     bool entered = false;
     bool admitted_once = false;
   };
@@ -234,15 +240,17 @@ class Scheduler {
 
   void schedule_waiting(Tokens& budget) {
     while (!waiting_.empty() && budget > 0 && running_.size() < options_.cap) {
-      std::uint32_t const r = waiting_.front();
+      std::uint32_t const r = head_of_line();
       Live& live = requests_[r];
       Prompt const prompt = content_.known(r, live.known);
       if (!live.entered) {
-        cache_.enter(prompt, r, clock_.now());
+        Entry const entry = cache_.enter(prompt, r, clock_.now());
+        if (entry.split) live.junction = entry.known;
         live.entered = true;
       }
       Match const match = cache_.lookup(prompt);
-      AdmitRequest const request{r, max_tokens(r)};
+      AdmitRequest const request{r, max_tokens(r), live.junction};
+      if constexpr (requires { gate_.set_time(clock_.now()); }) gate_.set_time(clock_.now());
       bool const resumes = static_cast<bool>(live.sequence);
       Admission const a = resumes ? cache_.resume(live.sequence, prompt, request, gate_, &match)
                                   : cache_.admit(prompt, request, gate_, &match);
@@ -256,7 +264,7 @@ class Scheduler {
         count_failure(a, totals_.failures_deferred);
         break;
       }
-      waiting_.pop_front();
+      leave_line(r);
       admit(r, a);
       Tokens n = std::min(remaining(live), budget);
       if (Shortage const why = reserve(r, n); !why) {
@@ -282,6 +290,26 @@ class Scheduler {
       submit(r, n);
       budget -= n;
     }
+  }
+
+  std::uint32_t head_of_line() {
+    std::uint32_t const first = waiting_.front();
+    if (!options_.prefix_aware || requests_[first].sequence ||
+        clock_.now() - requests_[first].record.arrival_ns > most_patience_ns)
+      return first;
+    std::uint32_t best = first;
+    Tokens least = 0xffffffffU;
+    for (std::size_t i = 0; i < std::min(waiting_.size(), looked_at); ++i) {
+      Tokens const known = requests_[waiting_[i]].known;
+      Tokens const left = known - cache_.lookup(content_.known(waiting_[i], known)).joint;
+      if (left >= least) continue;
+      least = left;
+      best = waiting_[i];
+    }
+    return best;
+  }
+  void leave_line(std::uint32_t r) {
+    waiting_.erase(std::find(waiting_.begin(), waiting_.end(), r));
   }
 
   void admit(std::uint32_t r, const Admission& a) {
@@ -310,7 +338,7 @@ class Scheduler {
       record.reason = "its " + std::to_string(max_tokens(r)) +
                       " tokens are more than the cache's longest sequence";
     ++totals_.refused;
-    waiting_.pop_front();
+    leave_line(r);
   }
 
   /// The chunk's place is reserved: publishes it in scheduling order and adds it to the plan.
@@ -378,6 +406,7 @@ class Scheduler {
     }
     clock_.advance(took);
     step_ns_ = took;
+    if constexpr (requires { gate_.observe_step(took); }) gate_.observe_step(took);
     ++totals_.steps;
     std::int64_t const now = clock_.now();
     for (Chunk const& c : plan_.chunks) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <hybridstate/cache/joint_cache.hpp>
+#include <hybridstate/policy/greedy_dual.hpp>
 #include <hybridstate/policy/placement.hpp>
 #include <hybridstate/policy/reclaim_order.hpp>
 #include <hybridstate/policy/retention.hpp>
@@ -12,7 +13,7 @@
 
 namespace hybridstate::runtime {
 
-enum class OrderPolicy : std::uint8_t { paper, path_safe };
+enum class OrderPolicy : std::uint8_t { paper, path_safe, greedy_dual };
 
 /// How a cache keeps and gives up what it holds, whatever the model, memory, workload and executor.
 struct ServingPolicy {
@@ -20,6 +21,7 @@ struct ServingPolicy {
   SlabPosition slab_position = SlabPosition::by_last_state;  ///< of the paper's order
   Placement placement;
   bool reuse_beyond_joint = false;
+  bool prefix_aware = false;  ///< admission by what is left to compute, see Scheduler
   Retention retention;
   Pinning pinning;
   bool fences = false;
@@ -50,8 +52,13 @@ auto with_cache(Organization organization, const CacheOptions& options, const Se
         std::move(organization), options, PaperOrder{policy.slab_position}, observer);
     return use(cache);
   }
-  JointCache<Organization, PathSafeLru, Observer> cache(std::move(organization), options,
-                                                        PathSafeLru{}, observer);
+  if (policy.order == OrderPolicy::path_safe) {
+    JointCache<Organization, PathSafeLru, Observer> cache(std::move(organization), options,
+                                                          PathSafeLru{}, observer);
+    return use(cache);
+  }
+  JointCache<Organization, GreedyDual, Observer> cache(std::move(organization), options,
+                                                       GreedyDual{}, observer);
   return use(cache);
 }
 

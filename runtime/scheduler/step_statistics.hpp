@@ -49,6 +49,11 @@ class StepStatistics {
       if (auto const* const now = slabs_of(cache.organization())) slabs = add_slabs(*now);
     }
     if (keep_timeline_ && steps_ % stride_ == 0) sample(scheduler, plan, usage, stored, slabs);
+    if (steps_ % orphan_stride == 0) {
+      CachedCheckpoints const checkpoints = cache.cached_checkpoints();
+      cached_ += checkpoints.all;
+      orphaned_ += checkpoints.orphaned;
+    }
   }
 
   void finish(RunResult& result) {
@@ -83,11 +88,15 @@ class StepStatistics {
     if (configured_ > 0) result.stranded_fraction = stranded_ / configured_;
     if (storage_) finish_stored(result);
     if (slab_steps_) finish_slabs(result);
+    if (cached_ > 0)
+      result.orphaned_fraction = static_cast<double>(orphaned_) / static_cast<double>(cached_);
     result.timeline = std::move(timeline_);
   }
 
  private:
   static constexpr std::size_t most_samples = 4096;
+  static constexpr std::uint64_t orphan_stride =
+      64;  ///< steps from one look at all states to the next
 
   static void count(std::vector<std::uint64_t>& histogram, std::uint32_t value) {
     if (histogram.size() <= value) histogram.resize(std::size_t{value} + 1);
@@ -267,6 +276,7 @@ class StepStatistics {
   double payload_ = 0;
   double stranded_ = 0;
   double configured_ = 0;
+  std::uint64_t cached_ = 0, orphaned_ = 0;  ///< checkpoints, over the looks
   std::vector<TimelineSample> timeline_;
 };
 

@@ -86,7 +86,7 @@ std::string analysis_json(const TraceHeader& header, const Analysis& a) {
   j["replay"]["unmatched_events"] = a.unmatched_events;
   j["publications"] = a.publications;
   j["losses"]["all"] = a.losses;
-  for (int c = 1; c < 7; ++c)
+  for (std::size_t c = 1; c < std::size(a.losses_by_cause); ++c)
     j["losses"][cause_name(static_cast<LossCause>(c))] = a.losses_by_cause[c];
   j["initial"] = sums_json(a.initial);
   j["resume"] = sums_json(a.resume);
@@ -135,7 +135,7 @@ std::string analysis_text(const TraceHeader& header, const Analysis& a) {
   count("depth-increasing publications", [](S s) { return s.increasing_publications; });
   count("admissions that gave J up", [](S s) { return s.waived; });
   text += fmt::format("\n{} publications, {} losses:", a.publications, a.losses);
-  for (int c = 1; c < 7; ++c)
+  for (std::size_t c = 1; c < std::size(a.losses_by_cause); ++c)
     if (a.losses_by_cause[c] > 0)
       text += fmt::format(" {} {}", a.losses_by_cause[c], cause_name(static_cast<LossCause>(c)));
   text += fmt::format("\nreplayed J_adopt equals the recorded one in {} of {} admissions\n",

@@ -95,7 +95,7 @@ struct Analysis {
   std::uint64_t unmatched_events = 0;    ///< losses and adoptions of objects never published
   std::uint64_t never_admitted = 0;
   std::uint64_t publications = 0, losses = 0;
-  std::uint64_t losses_by_cause[7] = {};
+  std::uint64_t losses_by_cause[8] = {};
 
   bool consistent() const noexcept {
     return mismatches == 0 && unbound_admissions == 0 && unmatched_events == 0;

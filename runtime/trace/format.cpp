@@ -45,7 +45,7 @@ const char* object_name(ObjectKind object) {
 
 const char* cause_name(LossCause cause) {
   constexpr const char* names[] = {"none",        "reassigned",  "carrier", "reclaimed",
-                                   "invalidated", "failed_step", "cleared"};
+                                   "invalidated", "failed_step", "cleared", "superseded"};
   return names[static_cast<int>(cause)];
 }
 
@@ -230,7 +230,7 @@ ObjectKind object_of(ByteReader& in, unsigned v) {
   return in.good() ? static_cast<ObjectKind>(v) : ObjectKind::none;
 }
 LossCause cause_of(ByteReader& in, unsigned v) {
-  if (v > static_cast<unsigned>(LossCause::cleared)) in.spoil();
+  if (v > static_cast<unsigned>(LossCause::superseded)) in.spoil();
   return in.good() ? static_cast<LossCause>(v) : LossCause::none;
 }
 

@@ -12,6 +12,7 @@
 #include <hybridstate/organization/conv_slab_packed.hpp>
 #include <hybridstate/organization/native_dual_pool.hpp>
 #include <hybridstate/organization/recurrent_paged.hpp>
+#include <hybridstate/policy/greedy_dual.hpp>
 #include <sstream>
 #include <string>
 #include <type_traits>
@@ -57,7 +58,7 @@ struct Setup {
 struct Seen {
   std::uint64_t operations = 0, adopted_tokens = 0, reused_tokens = 0, writes = 0, copies = 0,
                 cross = 0, in_place = 0, lost = 0, full_index = 0, protected_reclaims = 0,
-                runs_with_reuse = 0, retained = 0, retained_yielded = 0, pins = 0,
+                runs_with_reuse = 0, offers = 0, retained = 0, retained_yielded = 0, pins = 0,
                 pins_over_budget = 0, pins_yielded = 0;
   void add(const Seen& o) {
     operations += o.operations;
@@ -75,8 +76,22 @@ struct Seen {
     pins += o.pins;
     pins_over_budget += o.pins_over_budget;
     pins_yielded += o.pins_yielded;
+    offers += o.offers;
     runs_with_reuse += o.reused_tokens > 0 ? 1 : 0;
   }
+};
+
+/// Fixed headroom, and a record of what a pricing gate is told.
+struct WitnessGate : hs::FixedHeadroom {
+  static constexpr bool stands_by_refusal(const hs::AdmissionView&) noexcept { return false; }
+  using hs::FixedHeadroom::refusing_pool;
+  int refusing_pool(const hs::AdmissionView& view, hs::Market& told) const noexcept {
+    seen = told;
+    asked = true;
+    return refusing_pool(view);
+  }
+  mutable hs::Market seen;
+  mutable bool asked = false;
 };
 
 inline hs::StateLayout layout_of(const Setup& s) {
@@ -146,6 +161,7 @@ class Harness {
     std::vector<std::uint64_t> hash;
     std::uint64_t requester = 0;
     Tokens max_tokens = 0;
+    Tokens junction = 0;
     Tokens reserved = 0;
     std::vector<hs::BlockCopy> copies;
   };
@@ -188,7 +204,14 @@ class Harness {
     if (setup_.options.max_sequence_tokens > 0)
       s.row_blocks = std::min(
           s.row_blocks, (setup_.options.max_sequence_tokens + setup_.block - 1) / setup_.block);
-    s.order = std::is_same_v<Order, hs::PaperOrder> ? OrderKind::paper : OrderKind::path_safe;
+    s.order = std::is_same_v<Order, hs::PaperOrder>    ? OrderKind::paper
+              : std::is_same_v<Order, hs::PathSafeLru> ? OrderKind::path_safe
+                                                       : OrderKind::greedy_dual;
+    Organization const& o = cache_.organization();
+    auto const state_bytes =
+        static_cast<double>(s.state_units * o.unit_bytes(s.state_pool) +
+                            (s.slots > 0 ? s.slots_per_state * o.unit_bytes(0) / s.slots : 0));
+    s.state_blocks = state_bytes / static_cast<double>(s.attention_units * o.unit_bytes(0));
     s.slab_position = setup_.slab_position;
     s.placement = setup_.options.placement.kind;
     s.every = setup_.options.placement.every;
@@ -318,6 +341,7 @@ class Harness {
       hs::Entry const e = cache_.enter(p, live.requester);
       auto const m = model_.enter(live.request, live.requester);
       check(e.known == m.known && e.split == m.split, "demand at enter agrees");
+      if (e.split) live.junction = e.known;
       check_demand(live.request);
     }
     doing_ = "lookup";
@@ -325,11 +349,14 @@ class Harness {
     check_match(match, model_.lookup(live.request));
     if (random_.chance(15)) return;
     doing_ = "admit";
-    hs::FixedHeadroom gate;
+    if (random_.chance(10)) live.junction = random_.below(longest());
+    WitnessGate gate;
     if (random_.chance(setup_.gate_percent)) gate.headroom = {{random_.below(6), random_.below(3)}};
-    hs::AdmitRequest const request{live.requester, live.max_tokens};
+    hs::AdmitRequest const request{live.requester, live.max_tokens, live.junction};
+    auto const market = model_.market(model_.lookup(live.request));
     hs::Admission const a = cache_.admit(p, request, gate, random_.chance(50) ? &match : nullptr);
-    Answer const m = model_.admit(-1, live.request, live.max_tokens, gate.headroom);
+    if (gate.asked) check_market(gate.seen, market);
+    Answer const m = model_.admit(-1, live.request, live.max_tokens, gate.headroom, live.junction);
     check_answer(a, m);
     check(a.sequence.value == m.sequence, "the same sequence handle");
     if (a.sequence && wrong_.empty()) begin(a, live);
@@ -352,8 +379,8 @@ class Harness {
     doing_ = "resume";
     Live& l = live_[z(s)];
     hs::Prompt const p = prompt_of(l.request);
-    hs::Admission const a = cache_.resume(handle(s), p, {l.requester, l.max_tokens});
-    Answer const m = model_.admit(s, l.request, l.max_tokens, {});
+    hs::Admission const a = cache_.resume(handle(s), p, {l.requester, l.max_tokens, l.junction});
+    Answer const m = model_.admit(s, l.request, l.max_tokens, {}, l.junction);
     check_answer(a, m);
     if (!a && wrong_.empty()) return;
     check(a.sequence.value == s, "a resumed sequence keeps its handle");
@@ -674,6 +701,25 @@ class Harness {
     }
     same(c.match.joint, m.match.joint, "adopted boundary");
   }
+  void check_market(const hs::Market& c, const typename Model::Priced& m) {
+    auto const near = [this](double a, double b, const char* what) {
+      check(std::abs(a - b) < 1e-9, what);
+    };
+    for (int p = 0; p < Organization::pools; ++p) {
+      near(c.worthless[p], m.worthless[p], "worthless units");
+      near(c.unasked[p], m.unasked[p], "units of states that nobody asked for");
+    }
+    same(c.offers.size(), m.offers.size(), "offers");
+    auto sorted = [](std::vector<std::pair<Tokens, double>> all) {
+      std::sort(all.begin(), all.end());
+      return all;
+    };
+    std::vector<std::pair<Tokens, double>> told, expected;
+    for (hs::Offer const& o : c.offers) told.emplace_back(o.replay, o.blocks);
+    for (auto const& [key, offer] : m.offers) expected.push_back(offer);
+    check(sorted(told) == sorted(expected), "replay and size of the offers");
+    seen_.offers += c.offers.size();
+  }
   /// Demand counts along a path (invariant 7 for counts).
   void check_demand(const Request& r) {
     auto const& index = cache_.index();
@@ -732,9 +778,10 @@ class Harness {
       Units const keyless = model_.keyless(p);
       Units const listed = static_cast<Units>(model_.list(p).size());
       Units const fenced = model_.fenced(p);
-      referenced = pool.capacity() - listed - fenced;
+      Units const kept = p == Organization::state_pool ? model_.kept_slabs() : 0;
+      referenced = pool.capacity() - listed - fenced - kept;
       same(usage.pool[p].keyless, keyless, "keyless");
-      same(usage.pool[p].cached, listed - keyless, "cached");
+      same(usage.pool[p].cached, listed - keyless + kept, "cached");
       same(usage.pool[p].fenced, fenced, "fenced");
       same(usage.pool[p].referenced, referenced, "referenced");
       same(cache_.available()[p], listed, "available");
@@ -755,7 +802,7 @@ class Harness {
     }
     for (std::size_t i = 0; i < live_.size(); ++i) compare_sequence(static_cast<int>(i));
     same(cache_.running(), model_.running(), "running");
-    if (std::is_same_v<Order, hs::PathSafeLru> && !setup_.invalidations &&
+    if (!std::is_same_v<Order, hs::PaperOrder> && !setup_.invalidations &&
         setup_.options.pinning.distinct == 0)
       check_no_orphans();  // a pin holds a state and not its attention
     same(cache_.index().size(), model_.node_count(), "nodes");

@@ -33,7 +33,7 @@ constexpr std::size_t z(T i) {
   return static_cast<std::size_t>(i);
 }
 
-enum class OrderKind { paper, path_safe };
+enum class OrderKind { paper, path_safe, greedy_dual };
 
 /// Everything that the model is told about an organization and the options.
 struct Shape {
@@ -47,6 +47,7 @@ struct Shape {
   Units slots = 0;  ///< per slab
   Units row_blocks = 0;
   OrderKind order = OrderKind::paper;
+  double state_blocks = 1;  ///< bytes of a state over those of an attention block
   hs::SlabPosition slab_position = hs::SlabPosition::by_last_state;
   hs::PlacementKind placement = hs::PlacementKind::dense;
   Units every = 1;
@@ -82,6 +83,7 @@ struct Object {
   Step published = 0;
   Tokens filled = 0;
   std::uint64_t released = 0;
+  double clock = 0;  ///< of the greedy-dual order, at its publication or last adoption
 };
 
 struct Held {
@@ -93,7 +95,7 @@ enum class Status { free, active, preempted };
 
 struct Sequence {
   Status status = Status::free;
-  Tokens position = 0, reserved = 0, prompt = 0, valid = 0;
+  Tokens position = 0, reserved = 0, prompt = 0, junction = 0, valid = 0;
   std::vector<int> blocks;
   std::size_t old_blocks = 0;
   std::vector<Held> states;
@@ -101,6 +103,9 @@ struct Sequence {
   Node* tip = nullptr;
   std::vector<Held> retained;  ///< kept by retention, shallowest first
   int adopted = -1;
+  int decoded = -1;  ///< the last state that decode left behind, where and when it was published
+  Node* decoded_at = nullptr;
+  Step decoded_in = 0;
   int pinned = -1;  ///< while preempted
   std::uint64_t preempted_at = 0;
   int copy_from = -1, copied_from = -1, copied_to = -1;
@@ -200,7 +205,7 @@ class Model {
       Node* next = child(at, r.tokens, b);
       if (next == nullptr) {
         if (known && e.known > 0) {
-          ++at->exits;
+          count_exit(at);
           e.split = at->kids > 0;
         }
         known = false;
@@ -217,7 +222,7 @@ class Model {
           at->end % shape_.grid == 0)
         ++counters.eligible_boundaries;
     }
-    if (known && e.known > 0) ++at->exits;
+    if (known && e.known > 0) count_exit(at);
     for (Node* n : path) {
       n->touched = stamp_;
       n->entered = true;
@@ -259,7 +264,8 @@ class Model {
 
   // --- admission ---------------------------------------------------------------------------------
 
-  Answer admit(int into, const Request& r, Tokens max_tokens, hs::PoolUnits headroom) {
+  Answer admit(int into, const Request& r, Tokens max_tokens, hs::PoolUnits headroom,
+               Tokens junction = 0) {
     Answer a;
     a.match = lookup(r);
     Tokens const longest = std::max(max_tokens, r.length);
@@ -280,7 +286,7 @@ class Model {
     if (ceil(longest) > shape_.row_blocks) return refuse(hs::Refusal::too_long, -1, {}, {});
     if (into < 0 && free_.empty()) return refuse(hs::Refusal::sequences, -1, {}, {});
     if (a.match.pending) return refuse(hs::Refusal::wait_pending, -1, {}, {});
-    a.need = admission_need(r, a.match, 1000000);
+    a.need = admission_need(r, junction, a.match, 1000000);
     if (running() > 0) {
       if (!fits(a.need, {})) {
         auto const [why, pool] = shortage(a.need);
@@ -290,22 +296,22 @@ class Model {
         if (a.need[p] + headroom[p] > available()[p])
           return refuse(hs::Refusal::wait_units, p, a.need, available());
     } else if (!fits(a.need, {})) {
-      a.need = admission_need(r, a.match, a.match.joint > 0 ? 1 : 2);
+      a.need = admission_need(r, junction, a.match, a.match.joint > 0 ? 1 : 2);
       for (int victim; !fits(a.need, {}) && (victim = oldest_pin(into)) >= 0;) {
         dereference(false, std::exchange(sequences_[z(victim)].pinned, -1));
         ++counters.pins_yielded;
-        a.need = admission_need(r, a.match, a.match.joint > 0 ? 1 : 2);
+        a.need = admission_need(r, junction, a.match, a.match.joint > 0 ? 1 : 2);
       }
       if (!fits(a.need, {})) {
         if (!fences_.empty()) return refuse(hs::Refusal::wait_fence, -1, a.need, available());
         a.match.joint = 0;
         a.match.joint_node = nullptr;
-        a.need = admission_need(r, a.match, 2);
+        a.need = admission_need(r, junction, a.match, 2);
         if (!fits(a.need, {})) {
           a.match.settled = 0;
           a.match.raw_node = nullptr;
           drop_cached();
-          a.need = admission_need(r, a.match, 2);
+          a.need = admission_need(r, junction, a.match, 2);
         }
       }
     }
@@ -320,6 +326,7 @@ class Model {
     s = {};
     s.status = Status::active;
     s.prompt = r.length;
+    s.junction = junction;
     s.position = a.match.joint;
     s.tip = a.match.joint > 0 ? a.match.joint_node : r0;
     for (int handle : adopted(a.match)) {
@@ -332,6 +339,7 @@ class Model {
       reference(false, state);
       s.states.push_back({state, a.match.joint});
       s.adopted = state;
+      states_.at(state).clock = score_clock_;
     }
     if (pin >= 0) dereference(false, pin);
     a.sequence = seq;
@@ -349,7 +357,7 @@ class Model {
     s = p;
     s.states.clear();
     s.retained.clear();
-    s.adopted = -1;
+    s.adopted = s.decoded = -1;
     s.fresh = 0;
     s.copy_from = s.copied_from = s.copied_to = -1;
     s.blocks.resize(ceil(p.position));
@@ -418,7 +426,9 @@ class Model {
           blocks * shape_.attention_units + states * (shape_.state_units + private_slots);
     if (!fits(want, extra) && !yield_retained(want, extra, blocks, states) &&
         !yield_pins(want, extra, blocks, states)) {
-      if (running() != 1 || !fits(need(blocks, states, nullptr, hs::SlabUse::active), extra)) {
+      hs::PoolUnits alone = extra;
+      alone[shape_.state_pool] += kept_slabs();
+      if (running() != 1 || !fits(need(blocks, states, nullptr, hs::SlabUse::active), alone)) {
         // What the retry gives back behind its fence counts as such.
         hs::Refusal const why = shortage(want).first;
         for (std::size_t i = retired.size(); i-- > 0;) reference(false, retired[i]);
@@ -435,6 +445,7 @@ class Model {
       }
       drop_cached();
     }
+    std::vector<Held> const left = left_behind(s);
     retain(s);
     for (std::size_t i = s.states.size(); i-- > 1;) {
       auto const it = states_.find(s.states[i - 1].state);
@@ -442,13 +453,19 @@ class Model {
           std::find(retired.begin(), retired.end(), s.states[i - 1].state) != retired.end();
       if (it != states_.end() && !was_retired) dereference(false, it->first);
     }
+    supersede(s, left);
     if (s.states.size() > 1) s.states.erase(s.states.begin(), s.states.end() - 1);
     if (s.copied_from >= 0) dereference(true, s.copied_from);
     s.copied_from = s.copied_to = -1;
     want = need(blocks, states, nullptr, hs::SlabUse::all);
     if (!fits(want, {})) complaint = "a reserve that was granted needs more than there is";
-    if (shape_.order == OrderKind::path_safe)
+    if (shape_.order != OrderKind::paper)
       for (int p = 0; p < shape_.pools; ++p) make_keyless(p, want[p]);
+    if (shape_.order == OrderKind::greedy_dual) {
+      int const p = shape_.state_pool;
+      auto const now = [&] { return need(blocks, states, nullptr, hs::SlabUse::all)[p]; };
+      while (keyless(p) < now()) make_keyless(p, now());  // with a slab went its free slots
+    }
     s.old_blocks = s.blocks.size();
     while (s.blocks.size() < after) s.blocks.push_back(take_block());
     if (s.copy_from >= 0) {
@@ -501,6 +518,7 @@ class Model {
       if (n == nullptr || n->end != h.boundary) continue;
       o.node = n;
       o.published = step_;
+      o.clock = score_clock_;
       n->states.push_back(h.state);
       ++counters.published_checkpoints;
     }
@@ -535,6 +553,7 @@ class Model {
   /// What the next reserve would give back first, now.
   void retire(int seq) {
     Sequence& s = sequences_[z(seq)];
+    std::vector<Held> const left = left_behind(s);
     retain(s);
     for (bool const discoverable : {true, false})
       for (std::size_t i = s.states.size(); i-- > 1;) {
@@ -542,6 +561,7 @@ class Model {
         if (it == states_.end() || (it->second.node != nullptr) != discoverable) continue;
         if (it->second.references > 0) dereference(false, it->first);
       }
+    supersede(s, left);
     if (s.states.size() > 1) s.states.erase(s.states.begin(), s.states.end() - 1);
     if (s.copied_from >= 0) dereference(true, s.copied_from);
     s.copied_from = s.copied_to = -1;
@@ -646,6 +666,35 @@ class Model {
     }
     return n;
   }
+  /// Slabs without a slot in use that their order keeps out of the list.
+  Units kept_slabs() const {
+    Units n = 0;
+    if (shape_.order == OrderKind::greedy_dual)
+      for (auto const& [u, holders] : slabs_) n += active(u) ? 0U : 1U;
+    return n;
+  }
+  /// What a pricing gate would be told, from scratch.
+  struct Priced {
+    double worthless[2] = {0, 0}, unasked[2] = {0, 0};
+    std::map<std::pair<const Node*, int>, std::pair<Tokens, double>> offers;  ///< replay, blocks
+  };
+  Priced market(const Found& f) const {
+    Priced m;
+    double const share = shape_.slots > 0 ? 1.0 * shape_.slots_per_state / shape_.slots : 0;
+    for (int p = 0; p < shape_.pools; ++p) m.worthless[p] = keyless(p);
+    for (auto const& [h, o] : blocks_)
+      if (cached(o) && !needed(h)) m.worthless[0] += shape_.attention_units;
+    for (auto const& [h, o] : states_) {
+      if (!cached(o) || (f.joint > 0 && f.joint_node->states.front() == h)) continue;
+      if (o.node->states.front() == h && o.node->exits >= 2) {
+        m.offers[{o.node, h}] = {replay(o), shape_.state_blocks + path(o)};
+        continue;
+      }
+      m.unasked[shape_.state_pool] += shape_.state_units + share;
+      m.unasked[0] += path(o) * shape_.attention_units;
+    }
+    return m;
+  }
   std::uint64_t payload_tokens() const {
     std::uint64_t n = 0;
     for (auto const& [h, o] : blocks_) n += o.filled;
@@ -686,6 +735,10 @@ class Model {
         return b % (shape_.grid * shape_.every) == 0;
       case hs::PlacementKind::last_only:
         return b == s.prompt / shape_.grid * shape_.grid;
+      case hs::PlacementKind::junction:
+        return b % shape_.grid == 0 &&
+               (b == s.prompt / shape_.grid * shape_.grid ||
+                b == s.junction / shape_.grid * shape_.grid || b > s.prompt);
     }
     return false;
   }
@@ -791,6 +844,8 @@ class Model {
     }
     return false;
   }
+  /// Whether a slab lends its free slots before others do.
+  bool lends(int slab) const { return shape_.order == OrderKind::greedy_dual || active(slab); }
   Units room(int slab) const {
     auto const& holders = slabs_.at(slab);
     return static_cast<Units>(std::count(holders.begin(), holders.end(), none));
@@ -805,7 +860,7 @@ class Model {
     std::set<int> awake;
     if (use != hs::SlabUse::none)
       for (auto const& [u, holders] : slabs_)
-        if (active(u)) awake.insert(u);
+        if (use == hs::SlabUse::active ? active(u) : lends(u)) awake.insert(u);
     if (adopted != nullptr)
       for (auto const& [u, slot] : adopted->slots)
         if (awake.insert(u).second) ++n[shape_.state_pool];
@@ -845,12 +900,14 @@ class Model {
       if (n->end <= upto) all.insert(all.begin(), n->blocks.front());
     return all;
   }
-  hs::PoolUnits admission_need(const Request& r, const Found& f, Units most_states) const {
+  hs::PoolUnits admission_need(const Request& r, Tokens junction, const Found& f,
+                               Units most_states) const {
     auto const blocks = adopted(f);
     Object const* const checkpoint =
         f.joint > 0 ? &states_.at(f.joint_node->states.front()) : nullptr;
     Sequence as_if;
     as_if.prompt = r.length;
+    as_if.junction = junction;
     Units states = 1;
     for (Tokens p = f.joint + 1; p < r.length; ++p) states += keeps(as_if, p) ? 1U : 0U;
     hs::PoolUnits n = need(ceil(r.length) - static_cast<Units>(blocks.size()),
@@ -905,7 +962,7 @@ class Model {
     for (Units g = 0; g < shape_.slots_per_state; ++g) {
       int slab = -1;
       for (auto const& [u, holders] : slabs_)
-        if (slab < 0 && active(u) && room(u) > 0) slab = u;
+        if (slab < 0 && lends(u) && room(u) > 0) slab = u;
       if (slab < 0)
         for (auto const& [u, holders] : slabs_)
           if (slab < 0 && room(u) > 0) slab = u;
@@ -967,7 +1024,7 @@ class Model {
     for (int u : o.units) list_[pool].push_back(u);
     o.released = ++clock_;
     for (auto const& [slab, slot] : o.slots)
-      if (!active(slab) && !listed(pool, slab)) slab_enters(slab, true);
+      if (!lends(slab) && !listed(pool, slab)) slab_enters(slab, true);
   }
   void slab_enters(int slab, bool published) {
     bool front = shape_.slab_position == hs::SlabPosition::front;
@@ -993,7 +1050,7 @@ class Model {
       if (!others) {
         slabs_.erase(slab);
         keyless_front(pool, slab);
-      } else if (was_in_use && !active(slab) && !listed(pool, slab)) {
+      } else if (was_in_use && !lends(slab) && !listed(pool, slab)) {
         slab_enters(slab, false);
       }
     }
@@ -1016,23 +1073,60 @@ class Model {
     give_back(attention, handle, false);
   }
 
-  /// The documented rule of PathSafeLru: whole objects, oldest release first among the allowed.
+  static bool cached(const Object& o) {
+    return o.node != nullptr && o.references == 0 && !o.fenced;
+  }
+  void count_exit(Node* n) const {
+    while (n->end % shape_.grid != 0) n = n->parent;
+    if (n->parent != nullptr) ++n->exits;
+  }
+  /// Tokens from the nearest state above.
+  Tokens replay(const Object& state) const {
+    Node const* n = state.node->parent;
+    while (n->parent != nullptr && n->states.empty()) n = n->parent;
+    return state.node->end - n->end;
+  }
+  /// Blocks upward that no other state needs.
+  Units path(const Object& state) const {
+    Units blocks = 0;
+    for (Node const* n = state.node; n->parent != nullptr && states_below(*n) == 1; n = n->parent)
+      ++blocks;
+    return blocks;
+  }
+  /// The documented rule of GreedyDual: whether state `a` goes before state `b`.
+  bool goes_first(int a, int b) const {
+    auto const rank = [&](int h) {
+      Object const& o = states_.at(h);
+      bool const duplicate = o.node->states.front() != h;
+      double const score = o.clock + (1 + 4.0 * o.node->exits) * (replay(o) / shape_.block) /
+                                         (shape_.state_blocks + path(o));
+      return std::make_tuple(!duplicate, duplicate ? 0 : score, o.released);
+    };
+    return rank(a) < rank(b);
+  }
+  /// The documented rule of PathSafeLru: whole objects, oldest release first among the allowed. Of
+  /// GreedyDual: needless attention, then states.
   void make_keyless(int pool, Units k) {
+    bool const greedy = shape_.order == OrderKind::greedy_dual;
     while (keyless(pool) < k) {
       int block = -1, state = -1;
-      auto cached = [](const Object& o) {
-        return o.node != nullptr && o.references == 0 && !o.fenced;
-      };
       for (auto const& [h, o] : blocks_)
         if (cached(o) && !needed(h) && (block < 0 || o.released < blocks_.at(block).released))
           block = h;
       for (auto const& [h, o] : states_)
-        if (cached(o) && (state < 0 || o.released < states_.at(state).released)) state = h;
+        if (cached(o) && (state < 0 || (greedy ? goes_first(h, state)
+                                               : o.released < states_.at(state).released)))
+          state = h;
       if (shape_.pools == 2 && pool == 1) block = -1;
-      if (shape_.pools == 2 && pool == 0 && block >= 0) state = -1;
+      if ((greedy || (shape_.pools == 2 && pool == 0)) && block >= 0) state = -1;
       if (block >= 0 && (state < 0 || blocks_.at(block).released < states_.at(state).released)) {
         kill(true, block, Why::reclaimed);
       } else if (state >= 0) {
+        Object const& o = states_.at(state);
+        if (greedy && o.node->states.front() == state)
+          score_clock_ = std::max(score_clock_, o.clock + (1 + 4.0 * o.node->exits) *
+                                                              (replay(o) / shape_.block) /
+                                                              (shape_.state_blocks + path(o)));
         kill(false, state, Why::reclaimed);
       } else {
         // Only attention under a state in use is left (its own attention was invalidated).
@@ -1059,11 +1153,13 @@ class Model {
       s.blocks.pop_back();
       dereference(true, b);
     }
+    std::vector<Held> const left = s.states;
     while (!s.states.empty()) {
       int const h = s.states.back().state;
       s.states.pop_back();
       dereference(false, h);
     }
+    supersede(s, left);
     while (!s.retained.empty()) {
       int const h = s.retained.back().state;
       s.retained.pop_back();
@@ -1072,6 +1168,26 @@ class Model {
     if (s.copied_from >= 0) dereference(true, s.copied_from);
     s.copy_from = s.copied_from = s.copied_to = -1;
     s.tip = nullptr;
+  }
+
+  static std::vector<Held> left_behind(const Sequence& s) {
+    return {s.states.begin(), s.states.empty() ? s.states.end() : s.states.end() - 1};
+  }
+  /// Of the states that decode left behind, the last one stays, and those with other uses.
+  void supersede(Sequence& s, const std::vector<Held>& left) {
+    if (shape_.placement != hs::PlacementKind::junction) return;
+    for (Held const& h : left) {
+      auto const now = states_.find(h.state);
+      if (h.boundary <= s.prompt || now == states_.end() || now->second.node == nullptr) continue;
+      auto const before = states_.find(s.decoded);
+      if (before != states_.end() && cached(before->second) &&
+          before->second.node == s.decoded_at && before->second.published == s.decoded_in &&
+          before->second.node->kids < 2)
+        kill(false, s.decoded, Why::other);
+      s.decoded = h.state;
+      s.decoded_at = now->second.node;
+      s.decoded_in = now->second.published;
+    }
   }
 
   // --- retention and pinning ---------------------------------------------------------------------
@@ -1224,6 +1340,7 @@ class Model {
   bool retaining_ = true;
   Step step_ = 0;
   std::uint64_t stamp_ = 0, clock_ = 0;
+  double score_clock_ = 0;
 };
 
 }  // namespace naive

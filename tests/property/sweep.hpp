@@ -116,8 +116,13 @@ inline void report(const std::string& name, const Seen& seen) {
                << seen.lost << " losses, " << seen.cross << " cross-invalidations, "
                << seen.full_index << " full indices, " << seen.protected_reclaims
                << " protected reclaims, " << seen.retained << " retained, " << seen.retained_yielded
-               << " of them given up, " << seen.pins << " pins, " << seen.pins_over_budget
-               << " over budget, " << seen.pins_yielded << " given up");
+               << " of them given up, " << seen.offers << " offers, " << seen.pins << " pins, "
+               << seen.pins_over_budget << " over budget, " << seen.pins_yielded << " given up");
+}
+
+/// Every other combination keeps states as the preset `best` does.
+inline void often_at_junctions(Setup& s) {
+  if (s.units[0] % 2 == 0) s.options.placement = {hs::PlacementKind::junction};
 }
 
 /// Runs combinations until `operations` (times the scale) have passed.

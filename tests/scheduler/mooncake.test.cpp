@@ -40,7 +40,7 @@ TEST_CASE("a slice of the Mooncake conversation trace under four organizations")
   spec.law = find_step_law("a100-40gb");
   spec.cap = 256;
   for (Bytes const gib : {Bytes{20}, Bytes{6}})
-    for (OrderPolicy order : {OrderPolicy::paper, OrderPolicy::path_safe})
+    for (OrderPolicy order : {OrderPolicy::paper, OrderPolicy::path_safe, OrderPolicy::greedy_dual})
       for (Arm arm : organization_arms) {
         spec.arm = arm;
         spec.order = order;

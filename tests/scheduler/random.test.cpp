@@ -100,11 +100,13 @@ RunSpec random_spec(Chance& chance, Arm arm) {
   spec.cap = chance.of({1U, 2U, 3U, 8U});
   spec.token_budget = chance.of({64U, 500U, 512U, 2048U, 4096U});
   spec.headroom = chance.of({0.0, 0.0, 0.2, 0.9});
-  spec.order = chance.one_in(2) ? OrderPolicy::paper : OrderPolicy::path_safe;
+  spec.order = chance.of({OrderPolicy::paper, OrderPolicy::path_safe, OrderPolicy::greedy_dual});
   spec.slab_position =
       chance.of({SlabPosition::by_last_state, SlabPosition::front, SlabPosition::back});
-  spec.placement = chance.of({Placement{}, Placement{}, Placement{PlacementKind::every_kth, 2},
-                              Placement{PlacementKind::last_only, 1}});
+  spec.placement =
+      chance.of({Placement{}, Placement{}, Placement{PlacementKind::every_kth, 2},
+                 Placement{PlacementKind::last_only, 1}, Placement{PlacementKind::junction, 1}});
+  spec.prefix_aware = chance.one_in(4);
   spec.reuse_beyond_joint = chance.one_in(2);
   spec.fences = chance.one_in(2);
   spec.fence_lag = spec.fences ? chance.below(4) : 0;
@@ -170,8 +172,9 @@ void random_small(std::uint64_t seed, Organization organization, const Workload&
   options.max_sequence_tokens = longest(w);
   options.fences = chance.one_in(2);
   options.reuse_beyond_joint = chance.one_in(2);
-  options.placement = chance.of({Placement{}, Placement{PlacementKind::every_kth, 2},
-                                 Placement{PlacementKind::last_only, 1}});
+  options.placement =
+      chance.of({Placement{}, Placement{PlacementKind::every_kth, 2},
+                 Placement{PlacementKind::last_only, 1}, Placement{PlacementKind::junction, 1}});
   JointCache<Organization, Order> cache(std::move(organization), options);
   SchedulerOptions const scheduling{options.max_sequences, chance.of({5U, 16U, 64U}),
                                     options.fences ? chance.below(4) : 0};

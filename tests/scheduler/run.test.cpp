@@ -319,6 +319,14 @@ TEST_CASE("a policy's name says everything that is not the paper's") {
   spec.fence_lag = 2;
   CHECK(policy_name(spec) ==
         "path-safe + reuse beyond J + every 4 boundaries + slabs to back + fences (lag 2)");
+  spec = paper_spec(Arm::s2);
+  spec.order = OrderPolicy::greedy_dual;
+  CHECK(policy_name(spec) == "greedy-dual");
+  spec.placement = {PlacementKind::junction, 1};
+  spec.prefix_aware = true;
+  CHECK(policy_name(spec) == "greedy-dual + prefix-aware admission + junctions");
+  spec.reuse_beyond_joint = true;
+  CHECK(policy_name(spec) == "best + prefix-aware admission");
 }
 
 TEST_CASE("the paper's demand: 48 boundaries of eight contexts when shared, none when isolated") {

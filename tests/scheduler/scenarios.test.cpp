@@ -86,6 +86,22 @@ TEST_CASE("first come first served: a head that does not fit blocks the line") {
   CHECK(served.scheduler.totals().preemptions == 0);
 }
 
+TEST_CASE("prefix-aware: who has the least to compute goes first, but not for more than 20 s") {
+  StepLaw slow = simple_law();
+  slow.base_ps = 10'000'000'000'000;  // ten seconds a step
+  for (bool const aware : {false, true})
+    for (StepLaw const& law : {simple_law(), slow}) {
+      auto cache = small_cache(20);
+      Served served(workload({request(0, 1, 16, 4), request(0, 2, 20, 2), request(0, 1, 20, 2)}),
+                    cache, SimulatedExecutor(law, paged_scale), {1, 2048, 0, aware});
+      served.run();
+      auto const records = served.scheduler.take_records();
+      bool const follower_first = records[2].admitted_ns < records[1].admitted_ns;
+      CHECK(follower_first == (aware && law.base_ps != slow.base_ps));
+      CHECK(records[2].adopted_tokens == 16);
+    }
+}
+
 TEST_CASE("the token budget is shared in scheduling order") {
   auto cache = small_cache(64);
   Served served(workload({request(0, 1, 12, 3), request(0, 2, 12, 2), request(0, 3, 3, 1)}), cache,

@@ -116,10 +116,11 @@ void compare(const Traced& t) {
 
 }  // namespace
 
-TEST_CASE("every organization, both orders, both grids: the replay and the untouched result") {
+TEST_CASE("every organization, every order, both grids: the replay and the untouched result") {
   std::uint64_t shallower = 0, deeper = 0, resumed = 0, gaps = 0;
   for (Arm const arm : traced_arms)
-    for (OrderPolicy const order : {OrderPolicy::paper, OrderPolicy::path_safe})
+    for (OrderPolicy const order :
+         {OrderPolicy::paper, OrderPolicy::path_safe, OrderPolicy::greedy_dual})
       for (Units const nominal : {40U, 63U}) {
         PaperWorkloadOptions options;
         options.requests = 150;
@@ -127,6 +128,10 @@ TEST_CASE("every organization, both orders, both grids: the replay and the untou
         Workload const workload = make_paper_workload(options);
         RunSpec spec = spec_of(arm, nominal);
         spec.order = order;
+        if (order == OrderPolicy::greedy_dual) {
+          spec.placement = {PlacementKind::junction, 1};
+          spec.reuse_beyond_joint = true;
+        }
         BlockIds const ids(workload, block_tokens_of(spec));
         CAPTURE(arm_name(arm));
         CAPTURE(policy_name(spec));
@@ -159,7 +164,7 @@ TEST_CASE("random policies in pools of any size") {
     spec.cap = static_cast<std::uint32_t>(1 + bits.below(12));
     spec.token_budget = bits.below(2) == 0 ? 512 : 2048;
     spec.headroom = bits.below(3) == 0 ? 0.2 : 0;
-    spec.order = bits.below(2) == 0 ? OrderPolicy::paper : OrderPolicy::path_safe;
+    spec.order = static_cast<OrderPolicy>(bits.below(3));
     spec.slab_position = static_cast<SlabPosition>(bits.below(3));
     spec.reuse_beyond_joint = bits.below(2) == 0;
     spec.fences = bits.below(2) == 0;
@@ -168,6 +173,7 @@ TEST_CASE("random policies in pools of any size") {
     if (bits.below(3) == 0) spec.pinning.distinct = 1;
     if (bits.below(4) == 0) spec.placement = {PlacementKind::every_kth, 2};
     if (bits.below(4) == 0) spec.placement = {PlacementKind::last_only, 1};
+    if (bits.below(4) == 0) spec.placement = {PlacementKind::junction, 1};
     PaperWorkloadOptions options;
     options.requests = 30;
     options.seed = static_cast<std::uint64_t>(i);

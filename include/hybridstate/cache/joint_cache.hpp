@@ -263,7 +263,7 @@ class JointCache {
     if (s.copy_from && copies_ == options_.max_sequences)  // the list is full until the next step
       return fail({Refusal::wait_pending, -1, {}, {}}, s);
     Units const inside =
-        options_.placement.inside(s.position, end, checkpoint_tokens(), s.prompt_tokens);
+        options_.placement.inside(s.position, end, checkpoint_tokens(), s.boundaries);
     bool const in_place = can_continue_in_place(seq, s);
     Units const states = inside + (in_place ? 0 : 1);
     Units const blocks = blocks_after - s.blocks + (s.copy_from ? 1 : 0);
@@ -291,15 +291,13 @@ class JointCache {
       finish_retire(seq, s);
       s.old_blocks = s.blocks;
       s.new_states = states;
-      PoolUnits const need = organization_.need(demand);
-      View view{*this};
-      for (int pool = 0; pool < pools; ++pool) order_.make_keyless(view, pool, need[pool]);
+      make_keyless(demand);
       while (s.blocks < blocks_after) row_blocks(seq)[s.blocks++] = take_block(s);
       if (s.copy_from) copy_partial_block(seq, s);
       s.first_target = in_place ? s.states - 1 : s.states;
       Tokens boundary = s.position;
       auto const next_boundary = [&](bool last) {
-        return last ? end : options_.placement.next(boundary, checkpoint_tokens(), s.prompt_tokens);
+        return last ? end : options_.placement.next(boundary, checkpoint_tokens(), s.boundaries);
       };
       if (in_place) row_states(seq)[s.states - 1].boundary = boundary = next_boundary(states == 0);
       for (Units i = 0; i < states; ++i) {
@@ -339,7 +337,7 @@ class JointCache {
     // States: every held one but the last is at its boundary; the last is at `end`.
     HeldState* const held = row_states(seq);
     for (std::uint32_t i = s.first_target; i < s.states; ++i)
-      if (options_.placement.keeps(held[i].boundary, checkpoint_tokens(), s.prompt_tokens) &&
+      if (options_.placement.keeps(held[i].boundary, checkpoint_tokens(), s.boundaries) &&
           held[i].boundary % checkpoint_tokens() == 0)
         publish_state(seq, s, held[i]);
   }
@@ -412,7 +410,7 @@ class JointCache {
     s = p;
     s.requester = requester;
     s.states = s.retained = 0;
-    s.adopted = {};
+    s.adopted = s.decoded = {};
     s.copy_from = s.copied_from = s.copied_to = {};
     s.new_states = 0;
     hold(s.tip);
@@ -586,6 +584,8 @@ class JointCache {
       p.capacity = organization_.pool(pool).capacity();
       p.keyless = organization_.pool(pool).keyless();
       p.cached = organization_.pool(pool).available() - p.keyless;
+      if (ReclaimOrder::keeps_carriers && pool == Organization::state_pool)
+        p.cached += idle_carriers();
       p.attention_referenced = blocks_use_.referenced * use.attention;
       p.attention_cached = blocks_use_.cached * use.attention;
       p.ssm_referenced = states_use_.referenced * use.ssm;
@@ -595,7 +595,7 @@ class JointCache {
       p.fenced = blocks_use_.fenced * use.attention + states_use_.fenced * (use.ssm + use.conv);
       if (pool == Organization::state_pool) {
         p.conv_referenced += carriers_referenced_;
-        p.conv_cached += organization_.carriers() - carriers_referenced_ - carriers_fenced_;
+        p.conv_cached += idle_carriers();
         p.fenced += carriers_fenced_;
       }
       p.referenced = p.attention_referenced + p.ssm_referenced + p.conv_referenced;
@@ -624,6 +624,19 @@ class JointCache {
     });
   }
 
+  /// Counted by looking at every state and its path: for samples, not for every step.
+  CachedCheckpoints cached_checkpoints() const noexcept {
+    CachedCheckpoints count;
+    for (std::int32_t i = 0; i < states_capacity_; ++i) {
+      if (!states_[i].node || !states_[i].idle()) continue;
+      ++count.all;
+      NodeIndex n = states_[i].node;
+      while (index_[n].depth > 0 && index_[n].oldest_unit >= 0) n = {index_[n].parent};
+      count.orphaned += index_[n].depth > 0 ? 1 : 0;
+    }
+    return count;
+  }
+
   /// Recounts everything the slow way; empty when all invariants hold, else the first that does
   /// not.
   std::string check_invariants() const;
@@ -646,9 +659,9 @@ class JointCache {
   struct Sequence {
     Status status = Status::free;
     std::uint64_t requester = 0;
-    Tokens position = 0;       ///< committed tokens
-    Tokens reserved = 0;       ///< tokens of the open reserve
-    Tokens prompt_tokens = 0;  ///< N at admission
+    Tokens position = 0;  ///< committed tokens
+    Tokens reserved = 0;  ///< tokens of the open reserve
+    RequestBoundaries boundaries;
     Tokens kv_valid_until = 0;
     Units blocks = 0;
     Units old_blocks = 0;  ///< blocks before the open reserve
@@ -660,9 +673,12 @@ class JointCache {
     StateHandle pinned;              ///< while preempted
     StateHandle yielded;             ///< a pin let go until it is clear whether that helps
     std::uint64_t preempted_at = 0;  ///< order of preemptions, for pins
-    NodeIndex tip;                   ///< node of the last full block; held
-    AttentionHandle copy_from;       ///< a fork's partial block before its first reserve
-    AttentionHandle copied_from;     ///< the same after it, until the next
+    StateHandle decoded;             ///< the last decode state left behind, until a newer one is
+    NodeIndex decoded_at;
+    Step decoded_in = 0;          ///< its publication
+    NodeIndex tip;                ///< node of the last full block; held
+    AttentionHandle copy_from;    ///< a fork's partial block before its first reserve
+    AttentionHandle copied_from;  ///< the same after it, until the next
     AttentionHandle copied_to;
   };
 
@@ -691,6 +707,15 @@ class JointCache {
       return object.node && object.references == 0 && !object.fenced;
     }
     const UnitPool& pool(int p) const noexcept { return cache.organization_.pool(p); }
+    Tokens block_tokens() const noexcept { return cache.block_tokens(); }
+    /// Adds the units of so many states and attention blocks, a state's share of carriers included.
+    void add_units(double (&units)[max_pools], double states, double blocks) const noexcept {
+      constexpr int at = Organization::state_pool;
+      UnitUse const use = cache.organization_.unit_use(at);
+      units[at] += states * (use.ssm + use.conv + cache.carrier_share(use));
+      constexpr int blocks_at = Organization::attention_pool;
+      units[blocks_at] += blocks * cache.organization_.unit_use(blocks_at).attention;
+    }
     void reclaim(ObjectRef o) noexcept {
       if (o.kind == ObjectKind::attention)
         cache.reclaim(AttentionHandle{o.handle}, LossCause::reclaimed);
@@ -751,7 +776,14 @@ class JointCache {
     for (std::uint32_t i = options_.max_sequences; i-- > 0;)
       free_sequences_[free_sequence_count_++] = SequenceHandle{static_cast<std::int32_t>(i)};
     copy_list_ = FixedArray<BlockCopy>(options_.max_sequences);
-    order_.resize(blocks, states);
+    UnitUse const use = organization_.unit_use(Organization::state_pool);
+    double const block_bytes =
+        static_cast<double>(organization_.unit_bytes(Organization::attention_pool)) *
+        organization_.unit_use(Organization::attention_pool).attention;
+    double const state_bytes =
+        static_cast<double>(organization_.unit_bytes(Organization::state_pool)) *
+        (use.ssm + use.conv + carrier_share(use));
+    order_.resize({blocks, states, index_.capacity(), state_bytes / block_bytes});
   }
 
   Sequence& at(SequenceHandle s) noexcept { return sequences_[s.at()]; }
@@ -777,6 +809,14 @@ class JointCache {
     return o.kind == ObjectKind::attention ? blocks_[o.handle] : states_[o.handle];
   }
   bool pending(Step published) const noexcept { return published == step_; }
+  Units idle_carriers() const noexcept {
+    return organization_.carriers() - carriers_referenced_ - carriers_fenced_;
+  }
+  /// Units that the slots of one state amount to.
+  double carrier_share(UnitUse use) const noexcept {
+    return use.slots * static_cast<double>(organization_.conv_address().stride) /
+           static_cast<double>(organization_.unit_bytes(Organization::state_pool));
+  }
   PoolUnits capacities() const noexcept {
     PoolUnits units;
     for (int pool = 0; pool < pools; ++pool) units[pool] = organization_.pool(pool).capacity();
@@ -851,6 +891,18 @@ class JointCache {
     View view{*this};
     order_.referenced(view, o);
   }
+  void tell_published(StateHandle s) noexcept {
+    if constexpr (ReclaimOrder::scores_states) {
+      View view{*this};
+      order_.published(view, {ObjectKind::checkpoint, s.value});
+    }
+  }
+  void tell_lost(StateHandle s, NodeIndex n) noexcept {
+    if constexpr (ReclaimOrder::scores_states) {
+      View view{*this};
+      order_.lost(view, {ObjectKind::checkpoint, s.value}, n);
+    }
+  }
   void tell_node_changed(NodeIndex n) noexcept {
     View view{*this};
     order_.node_changed(view, n);
@@ -860,10 +912,17 @@ class JointCache {
 
   void exit_at(NodeIndex n, Entry& entry, std::int64_t now) noexcept {
     if (entry.known == 0) return;
+    entry.split = index_[n].kids > 0;
+    // Counted where such a request could start: at the last boundary of the checkpoint grid.
+    while (index_[n].depth % (checkpoint_tokens() / block_tokens()) != 0) n = {index_[n].parent};
     PrefixNode& node = index_[n];
+    if (node.depth == 0) return;
     ++node.exits;
     node.last_exit_ns = now;
-    entry.split = node.kids > 0;
+    if constexpr (ReclaimOrder::scores_states) {
+      View view{*this};
+      order_.demand_changed(view, n);
+    }
   }
   void hold(NodeIndex n) noexcept {
     if (n) ++index_[n].holds;
@@ -959,6 +1018,7 @@ class JointCache {
 
   /// An unreferenced object past its fence: cached if discoverable, else its units are keyless.
   HYBRIDSTATE_INLINE void settle(AttentionHandle a) noexcept {
+    ++freed_;
     Object& o = blocks_[a.value];
     clear_fence(o, blocks_use_);
     if (!o.node) {
@@ -970,6 +1030,7 @@ class JointCache {
     tell_released({ObjectKind::attention, a.value});
   }
   void settle(StateHandle s) noexcept {
+    ++freed_;
     Object& o = states_[s.value];
     bool const was_fenced = clear_fence(o, states_use_);
     auto let_carriers_go = [&] {
@@ -1036,6 +1097,7 @@ class JointCache {
   }
   /// Puts a carrier without active slots into the list; once, whatever the number of its slots.
   void idle_carrier(CarrierHandle c, bool published) noexcept {
+    if constexpr (ReclaimOrder::keeps_carriers) return;
     CarrierUse const& use = carriers_[c.at()];
     UnitPool& pool = organization_.pool(Organization::state_pool);
     UnitIndex const u = organization_.carrier_unit(c);
@@ -1124,6 +1186,7 @@ class JointCache {
     ++version_;
     ++counters_.published_checkpoints;
     count_below(n, +1);
+    tell_published(s);
     event_on(n, {.kind = EventKind::publish,
                  .object = ObjectKind::checkpoint,
                  .request = request,
@@ -1178,6 +1241,7 @@ class JointCache {
     ++counters_.lost_checkpoints;
     if (cause == LossCause::carrier) ++counters_.cross_invalidations;
     count_below(n, -1);
+    tell_lost(s, n);
     index_.loosened(n);
   }
 
@@ -1304,33 +1368,36 @@ class JointCache {
     Tokens joint = a.match.joint;
     [[maybe_unused]] Tokens const found = joint;
     [[maybe_unused]] LossCause dropped = LossCause::none;
-    PoolUnits need = admission_need(prompt, a.match);
+    RequestBoundaries const boundaries{prompt.length, request.junction};
+    PoolUnits need = admission_need(boundaries, a.match);
     if (active_ > 0) {
-      AdmissionView view{prompt.length, joint, active_, need, available(), {}};
-      for (int pool = 0; pool < pools; ++pool) view.pools[pool] = &organization_.pool(pool);
       if (!fits(need)) return refuse(shortage(need));
-      if (int const pool = gate.refusing_pool(view); pool >= 0)
+      AdmissionView view{prompt.length,     joint,  active_,           need,      available(), {},
+                         request.requester, freed_, adopting(a.match), crossing()};
+      for (int pool = 0; pool < pools; ++pool) view.pools[pool] = &organization_.pool(pool);
+      if (int const pool = ask(gate, view, this->checkpoint(a.match)); pool >= 0)
         return refuse({Refusal::wait_units, static_cast<std::int8_t>(pool), need, available()});
     } else if (!fits(need)) {
       // Alone, only what one step at a time holds is needed: the surplus of states is waived, then
       // the adoption, then everything cached. What fits alone is never refused for good.
-      need = admission_need_alone(prompt, a.match);
+      need = admission_need_alone(boundaries, a.match);
       if (any_pin()) {
-        while (!fits(need) && yield_oldest_pin(into)) need = admission_need_alone(prompt, a.match);
+        while (!fits(need) && yield_oldest_pin(into))
+          need = admission_need_alone(boundaries, a.match);
         settle_yielded_pins(true);
       }
       if (!fits(need)) {
         if (fence_list_.size > 0) return refuse({Refusal::wait_fence, -1, need, available()});
         a.match.joint = joint = 0;
         a.match.joint_node = {};
-        need = admission_need_alone(prompt, a.match);
+        need = admission_need_alone(boundaries, a.match);
         if (!fits(need)) {
           a.match.settled = 0;  // what is cleared cannot be adopted
           a.match.raw_node = {};
           acting_ = request.requester;
           drop_cached();
           dropped = LossCause::cleared;
-          need = admission_need_alone(prompt, a.match);
+          need = admission_need_alone(boundaries, a.match);
         }
       }
     }
@@ -1368,16 +1435,48 @@ class JointCache {
     if (options_.reuse_beyond_joint && m.settled > m.joint) return m.settled_idle;
     return m.joint > 0 ? m.joint_idle : 0;
   }
-  Units kept_states(const Prompt& p, const Match& m) const noexcept {
-    return 1 + options_.placement.inside(m.joint, p.length, checkpoint_tokens(), p.length);
+  /// Units of J's objects that are cached and would become referenced.
+  PoolUnits adopting(const Match& m) const noexcept {
+    PoolUnits units;
+    StateHandle const checkpoint = this->checkpoint(m);
+    if (!checkpoint) return units;
+    units[Organization::attention_pool] +=
+        m.joint_idle * organization_.unit_use(Organization::attention_pool).attention;
+    if (states_[checkpoint.value].idle())
+      organization_.for_each_own_unit(checkpoint, [&](int pool, UnitIndex) { ++units[pool]; });
+    return units;
+  }
+  /// What passing one checkpoint boundary takes, without slots.
+  PoolUnits crossing() const noexcept {
+    PoolUnits units;
+    units[Organization::attention_pool] +=
+        checkpoint_tokens() / block_tokens() *
+        organization_.unit_use(Organization::attention_pool).attention;
+    UnitUse const use = organization_.unit_use(Organization::state_pool);
+    units[Organization::state_pool] += use.ssm + use.conv;
+    return units;
+  }
+  template <class Gate>
+  int ask(const Gate& gate, const AdmissionView& view,
+          [[maybe_unused]] StateHandle adopted) noexcept {
+    if constexpr (pricing_gate<Gate> && ReclaimOrder::scores_states) {
+      if (!gate.stands_by_refusal(view)) {
+        Market market;
+        View seen{*this};
+        order_.offer(seen, adopted, market);
+        return gate.refusing_pool(view, market);
+      }
+    }
+    return gate.refusing_pool(view);
   }
 
-  PoolUnits admission_need(const Prompt& p, const Match& m,
+  PoolUnits admission_need(RequestBoundaries of, const Match& m,
                            Units most_states = 0xffffffffU) const noexcept {
     Units const adopted = adopted_blocks(m);
     StateHandle const checkpoint = this->checkpoint(m);
-    PoolUnits need = organization_.need({ceil_div(p.length, block_tokens()) - adopted,
-                                         std::min(kept_states(p, m), most_states), checkpoint});
+    Units const kept = 1 + options_.placement.inside(m.joint, of.prompt, checkpoint_tokens(), of);
+    PoolUnits need = organization_.need(
+        {ceil_div(of.prompt, block_tokens()) - adopted, std::min(kept, most_states), checkpoint});
     need[Organization::attention_pool] +=
         adopted_idle(m) * organization_.unit_use(Organization::attention_pool).attention;
     if (checkpoint && states_[checkpoint.value].references == 0 &&
@@ -1385,8 +1484,8 @@ class JointCache {
       organization_.for_each_own_unit(checkpoint, [&](int pool, UnitIndex) { ++need[pool]; });
     return need;
   }
-  PoolUnits admission_need_alone(const Prompt& p, const Match& m) const noexcept {
-    return admission_need(p, m, m.joint > 0 ? 1 : 2);
+  PoolUnits admission_need_alone(RequestBoundaries of, const Match& m) const noexcept {
+    return admission_need(of, m, m.joint > 0 ? 1 : 2);
   }
 
   void adopt(SequenceHandle seq, const Prompt& prompt, const AdmitRequest& request, const Match& m,
@@ -1395,7 +1494,7 @@ class JointCache {
     s = Sequence{};
     s.status = Status::active;
     s.requester = request.requester;
-    s.prompt_tokens = prompt.length;
+    s.boundaries = {prompt.length, request.junction};
     s.position = m.joint;
     ++active_;
     Units const adopted = adopted_blocks(m);
@@ -1416,6 +1515,10 @@ class JointCache {
       reference(checkpoint);
       row_states(seq)[s.states++] = {checkpoint, m.joint};
       s.adopted = checkpoint;
+      if constexpr (ReclaimOrder::scores_states) {
+        View view{*this};
+        order_.adopted(view, {ObjectKind::checkpoint, checkpoint.value});
+      }
       event_on(m.joint_node, {.kind = EventKind::adopt,
                               .object = ObjectKind::checkpoint,
                               .request = request.requester,
@@ -1485,12 +1588,45 @@ class JointCache {
     for (std::uint32_t i = s.states; i-- > 1;)
       if (Object const& o = states_[held[i - 1].state.value]; o.references > 0 && !o.node)
         dereference(held[i - 1].state);
+    for (std::uint32_t i = 0; i + 1 < s.states; ++i) supersede(s, held[i]);
     if (s.states > 1) {
       held[0] = held[s.states - 1];
       s.states = 1;
     }
     if (s.copied_from) dereference(s.copied_from);
     s.copied_from = s.copied_to = {};
+  }
+  /// The sequence has left a state behind. If decode wrote it, the one that decode left before
+  /// goes, unless somebody uses it or another path branches off there.
+  void supersede(Sequence& s, const HeldState& left) noexcept {
+    if (options_.placement.kind != PlacementKind::junction) return;
+    Object const& now = states_[left.state.value];
+    if (left.boundary <= s.boundaries.prompt || !now.node) return;
+    if (s.decoded) {
+      Object const& before = states_[s.decoded.value];
+      if (before.node && before.node == s.decoded_at && before.published == s.decoded_in &&
+          before.idle() && index_[before.node].kids < 2) {
+        acting_ = s.requester;
+        reclaim(s.decoded, LossCause::superseded);
+      }
+    }
+    s.decoded = left.state;
+    s.decoded_at = now.node;
+    s.decoded_in = now.published;
+  }
+
+  /// Whole objects go until the demand can be met with keyless units.
+  void make_keyless(Demand d) noexcept {
+    View view{*this};
+    PoolUnits const need = organization_.need(d);
+    for (int pool = 0; pool < pools; ++pool) order_.make_keyless(view, pool, need[pool]);
+    if constexpr (ReclaimOrder::keeps_carriers) {
+      // A carrier that went took free slots with it: its unit is keyless now and may be needed.
+      constexpr int pool = Organization::state_pool;
+      for (Units n = organization_.need(d)[pool]; organization_.pool(pool).keyless() < n;
+           n = organization_.need(d)[pool])
+        order_.make_keyless(view, pool, n);
+    }
   }
 
   // --- retention and pinning ---------------------------------------------------------------------
@@ -1662,9 +1798,24 @@ class JointCache {
   /// With no other sequence running, what is cached may not stand in the way: an idle slab with too
   /// few free slots can cost a unit more than a new one.
   bool make_room_alone(Demand d, PoolUnits extra) noexcept {
-    if (active_ != 1 || !fits(organization_.need(d, SlabUse::active), extra)) return false;
-    drop_cached();
-    return true;
+    if (active_ != 1) return false;
+    set_idle_carriers(false);
+    if (ReclaimOrder::keeps_carriers) extra[Organization::state_pool] += idle_carriers();
+    bool const room = fits(organization_.need(d, SlabUse::active), extra);
+    set_idle_carriers(true);
+    if (room) drop_cached();
+    return room;
+  }
+
+  /// Under an order that keeps carriers all of them lend their free slots: whether idle ones do.
+  void set_idle_carriers([[maybe_unused]] bool active) noexcept {
+    if constexpr (ReclaimOrder::keeps_carriers) {
+      UnitPool const& pool = organization_.pool(Organization::state_pool);
+      for (std::int32_t u = 0; u < static_cast<std::int32_t>(pool.capacity()); ++u)
+        if (pool.owner({u}) == UnitOwner::carrier &&
+            carriers_[u].referenced + carriers_[u].fenced == 0)
+          organization_.set_active(CarrierHandle{u}, active);
+    }
   }
 
   AttentionHandle take_block(const Sequence& s) noexcept {
@@ -1738,7 +1889,9 @@ class JointCache {
     dereference(row_blocks(seq), s.blocks);
     s.blocks = 0;
     HeldState const* const held = row_states(seq);
+    std::uint32_t const states = s.states;
     while (s.states > 0) dereference(held[--s.states].state);
+    for (std::uint32_t i = 0; i < states; ++i) supersede(s, held[i]);
     let_retained_go(seq, s);
     if (s.copied_from) dereference(s.copied_from);
     s.copy_from = s.copied_from = s.copied_to = {};
@@ -1793,6 +1946,7 @@ class JointCache {
   Step step_ = 0;
   std::uint64_t version_ = 0;
   std::uint64_t stamp_ = 0;
+  std::uint64_t freed_ = 0;   ///< objects that became available
   std::uint64_t acting_ = 0;  ///< requester of the current operation, for loss events
   CacheCounters counters_;
   MetricsBoard metrics_;

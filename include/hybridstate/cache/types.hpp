@@ -104,6 +104,7 @@ struct Admission : Shortage {
 struct AdmitRequest {
   std::uint64_t requester = 0;  ///< identity for demand counts and events
   Tokens max_tokens = 0;        ///< prompt + maximum output; 0: the prompt's length
+  Tokens junction = 0;          ///< Entry::known of a split entry, for PlacementKind::junction
 };
 
 /// Demand seen at enter().
@@ -153,6 +154,12 @@ struct Usage {
   Bytes attention_payload = 0;  ///< KV bytes of committed tokens in live blocks
   Bytes state_payload = 0;      ///< SSM and convolution bytes of live states
   Bytes allocated = 0;          ///< bytes of units that are not keyless
+};
+
+/// Published checkpoints that no sequence references.
+struct CachedCheckpoints {
+  Units all = 0;
+  Units orphaned = 0;  ///< attention is lost on their path: nobody can adopt them
 };
 
 /// Running totals since construction.

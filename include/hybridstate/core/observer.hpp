@@ -32,6 +32,7 @@ enum class LossCause : std::uint8_t {
   invalidated,  ///< the caller asked for it
   failed_step,  ///< published in a step that failed
   cleared,      ///< clear(), or everything cached made room for the only request
+  superseded,   ///< a deeper state of the same request took its place
 };
 
 /// What observers see. Fields that do not apply keep their defaults.

@@ -47,7 +47,8 @@ struct alignas(64) PrefixNode {
   std::uint32_t generation = 0;    ///< changes when the node is created again
   // Demand, written by enter().
   std::uint32_t kids = 0;      ///< distinct children seen; a removed child counts no more
-  std::uint32_t exits = 0;     ///< requests whose known path ended here
+  std::uint32_t exits = 0;     ///< requests whose known path ended here or before the next
+                               ///< boundary of the checkpoint grid
   std::uint32_t distinct = 0;  ///< distinct requesters, saturating above max_counted_requesters
   std::uint64_t requesters[max_counted_requesters] = {};
   std::uint64_t touched = 0;  ///< stamp of the last enter() over this node

@@ -31,6 +31,7 @@ struct UnitUse {
   Units attention = 0;  ///< units of an attention block
   Units ssm = 0;        ///< SSM members of a state (S0, D0: whole composites)
   Units conv = 0;       ///< dedicated convolution pages of a state
+  Units slots = 0;      ///< slots of a state in carriers, which are no units of its own
 };
 
 /// Where one kind of state starts inside a pool and how far apart its rows are, in bytes of one

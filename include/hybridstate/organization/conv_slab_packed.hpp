@@ -140,7 +140,7 @@ class ConvSlabPacked : public detail::PooledOrganization<Layout, 1> {
   }
   UnitUse unit_use(int) const noexcept {
     Units const conv = dedicated_ * layout_.recurrent_groups();
-    return {blocks_.width(), states_.width() - conv, conv};
+    return {blocks_.width(), states_.width() - conv, conv, slots_per_state_};
   }
 
  private:

@@ -37,10 +37,18 @@ concept reclaim_view =
       { view.reclaim_owner(pool, unit) } noexcept;  // everything that a cached unit holds
     };
 
+/// What an order sizes itself by, once.
+struct OrderSizes {
+  Units blocks = 0;         ///< handles of attention blocks
+  Units states = 0;         ///< handles of states
+  Units nodes = 0;          ///< prefix nodes
+  double state_blocks = 1;  ///< bytes of a state, slots included, over those of an attention block
+};
+
 /// Where units wait and which cached objects go first. Hooks are told what changes; an order acts
 /// at two places only: the end of the list at which a unit enters, and make_keyless.
 ///
-///   resize(blocks, states)        once, before the first use
+///   resize(sizes)                 once, before the first use
 ///   published_end()               where the units of a cached object enter
 ///   idle_carrier_end(published)   where a carrier enters that lost its last referenced state;
 ///                                 `published`: whether that state stays discoverable
@@ -48,10 +56,19 @@ concept reclaim_view =
 ///   referenced(view, object)      it is cached no more, or about to leave the index
 ///   node_changed(view, node)      states_below or units of the node crossed 0/1 or 1/2
 ///   make_keyless(view, pool, k)   reclaim whole objects until k keyless units stand at the front
+///
+/// An order that scores states also has (see GreedyDual):
+///   published(view, state)        it hangs on its node
+///   lost(view, state, node)       it hung there
+///   adopted(view, state)          a new sequence starts from it
+///   demand_changed(view, node)    a request's known path ended there
+///   offer(view, state, market)    what a pricing gate may displace, `state` excepted
 template <class R>
-concept reclaim_order_base = std::movable<R> && requires(R& r, Units blocks) {
+concept reclaim_order_base = std::movable<R> && requires(R& r) {
   { R::counts_states_below } -> std::convertible_to<bool>;  // keep PrefixNode::states_below
-  { r.resize(blocks, blocks) };
+  { R::keeps_carriers } -> std::convertible_to<bool>;       // a carrier is listed only when empty
+  { R::scores_states } -> std::convertible_to<bool>;
+  { r.resize(OrderSizes{}) };
   { r.published_end() } noexcept -> std::same_as<ListEnd>;
   { r.idle_carrier_end(true) } noexcept -> std::same_as<ListEnd>;
 };
@@ -76,9 +93,11 @@ enum class SlabPosition : std::uint8_t {
 /// order; takes reassign from the front, one unit at a time.
 struct PaperOrder {
   static constexpr bool counts_states_below = false;
+  static constexpr bool keeps_carriers = false;
+  static constexpr bool scores_states = false;
   SlabPosition slab_position = SlabPosition::by_last_state;
 
-  void resize(Units, Units) {}
+  void resize(const OrderSizes&) {}
   ListEnd published_end() const noexcept { return ListEnd::back; }
   ListEnd idle_carrier_end(bool published) const noexcept {
     if (slab_position == SlabPosition::by_last_state)
@@ -91,38 +110,27 @@ struct PaperOrder {
   void make_keyless(auto&, int, Units) noexcept {}
 };
 
-/// Least recently used with path safety: an unreferenced attention unit does not go while a live
-/// state at or below its node needs it, so reclaiming never orphans a checkpoint. Victims are whole
-/// objects, oldest release first; a duplicate on a node may go while another unit stays.
-class PathSafeLru {
+/// Path safety: the cached attention that may go, oldest release first. Its node holds another unit
+/// of the same tokens, or no live state at or below it needs it.
+class SafeAttention {
  public:
-  static constexpr bool counts_states_below = true;
-
-  void resize(Units blocks, Units states) {
-    blocks_ = IndexedHeap<std::uint64_t>(blocks);
-    states_ = IndexedHeap<std::uint64_t>(states);
+  void resize(Units blocks) {
+    heap_ = IndexedHeap<std::uint64_t>(blocks);
     released_at_ = FixedArray<std::uint64_t>(blocks);
   }
-  ListEnd published_end() const noexcept { return ListEnd::back; }
-  ListEnd idle_carrier_end(bool) const noexcept { return ListEnd::back; }
+  bool empty() const noexcept { return heap_.empty(); }
+  Units size() const noexcept { return heap_.size(); }
+  ObjectRef oldest() const noexcept { return {ObjectKind::attention, heap_.top()}; }
+  std::uint64_t oldest_release() const noexcept { return heap_.top_key(); }
 
   template <class View>
-  void released(View& view, ObjectRef object) noexcept {
-    std::uint64_t const stamp = ++clock_;
-    if (object.kind == ObjectKind::checkpoint) {
-      states_.insert(object.handle, stamp);
-      return;
-    }
-    released_at_[static_cast<std::size_t>(object.handle)] = stamp;
-    refresh(view, object);
+  void released(View& view, ObjectRef block, std::uint64_t stamp) noexcept {
+    released_at_[static_cast<std::size_t>(block.handle)] = stamp;
+    refresh(view, block);
   }
-
-  template <class View>
-  void referenced(View&, ObjectRef object) noexcept {
-    auto& heap = object.kind == ObjectKind::checkpoint ? states_ : blocks_;
-    if (heap.contains(object.handle)) heap.erase(object.handle);
+  void referenced(ObjectRef block) noexcept {
+    if (heap_.contains(block.handle)) heap_.erase(block.handle);
   }
-
   template <class View>
   void node_changed(View& view, NodeIndex node) noexcept {
     for (ObjectRef a{ObjectKind::attention, view.node(node).oldest_unit}; a.handle >= 0;
@@ -130,13 +138,74 @@ class PathSafeLru {
       refresh(view, a);
   }
 
+ private:
+  template <class View>
+  void refresh(View& view, ObjectRef a) noexcept {
+    PrefixNode const& node = view.node(view.node_of(a));
+    bool const wanted = view.reclaimable(a) && (node.states_below == 0 || node.units > 1);
+    if (wanted == heap_.contains(a.handle)) return;
+    if (wanted)
+      heap_.insert(a.handle, released_at_[static_cast<std::size_t>(a.handle)]);
+    else
+      heap_.erase(a.handle);
+  }
+
+  IndexedHeap<std::uint64_t> heap_;  ///< by release
+  FixedArray<std::uint64_t> released_at_;
+};
+
+/// The first unit in a pool's list that something cached holds; absent without one.
+inline UnitIndex first_cached(const UnitPool& pool) noexcept {
+  UnitIndex u = pool.front();
+  while (u && pool.owner(u) == UnitOwner::none) u = pool.next(u);
+  return u;
+}
+
+/// Least recently used with path safety: an unreferenced attention unit does not go while a live
+/// state at or below its node needs it, so reclaiming never orphans a checkpoint. Victims are whole
+/// objects, oldest release first; a duplicate on a node may go while another unit stays.
+class PathSafeLru {
+ public:
+  static constexpr bool counts_states_below = true;
+  static constexpr bool keeps_carriers = false;
+  static constexpr bool scores_states = false;
+
+  void resize(const OrderSizes& sizes) {
+    blocks_.resize(sizes.blocks);
+    states_ = IndexedHeap<std::uint64_t>(sizes.states);
+  }
+  ListEnd published_end() const noexcept { return ListEnd::back; }
+  ListEnd idle_carrier_end(bool) const noexcept { return ListEnd::back; }
+
+  template <class View>
+  void released(View& view, ObjectRef object) noexcept {
+    std::uint64_t const stamp = ++clock_;
+    if (object.kind == ObjectKind::checkpoint)
+      states_.insert(object.handle, stamp);
+    else
+      blocks_.released(view, object, stamp);
+  }
+
+  template <class View>
+  void referenced(View&, ObjectRef object) noexcept {
+    if (object.kind == ObjectKind::attention)
+      blocks_.referenced(object);
+    else if (states_.contains(object.handle))
+      states_.erase(object.handle);
+  }
+
+  template <class View>
+  void node_changed(View& view, NodeIndex node) noexcept {
+    blocks_.node_changed(view, node);
+  }
+
   template <class View>
   void make_keyless(View& view, int pool, Units k) noexcept {
     while (view.pool(pool).keyless() < k) {
       bool const block = !blocks_.empty() && (View::pools == 1 || pool == 0);
       bool const state = !states_.empty() && !(View::pools == 2 && block);
-      if (block && (!state || blocks_.top_key() < states_.top_key()))
-        view.reclaim({ObjectKind::attention, blocks_.top()});
+      if (block && (!state || blocks_.oldest_release() < states_.top_key()))
+        view.reclaim(blocks_.oldest());
       else if (state)
         view.reclaim({ObjectKind::checkpoint, states_.top()});
       else
@@ -145,26 +214,8 @@ class PathSafeLru {
   }
 
  private:
-  template <class View>
-  void refresh(View& view, ObjectRef a) noexcept {
-    PrefixNode const& node = view.node(view.node_of(a));
-    bool const wanted = view.reclaimable(a) && (node.states_below == 0 || node.units > 1);
-    if (wanted == blocks_.contains(a.handle)) return;
-    if (wanted)
-      blocks_.insert(a.handle, released_at_[static_cast<std::size_t>(a.handle)]);
-    else
-      blocks_.erase(a.handle);
-  }
-
-  static UnitIndex first_cached(const UnitPool& pool) noexcept {
-    UnitIndex u = pool.front();
-    while (pool.owner(u) == UnitOwner::none) u = pool.next(u);
-    return u;
-  }
-
-  IndexedHeap<std::uint64_t> blocks_;  ///< attention that may go, by release
+  SafeAttention blocks_;
   IndexedHeap<std::uint64_t> states_;  ///< cached states, by release
-  FixedArray<std::uint64_t> released_at_;
   std::uint64_t clock_ = 0;
 };
 

@@ -1,0 +1,9 @@
+// SPDX-FileCopyrightText: 2026 hybridstate contributors
+// SPDX-License-Identifier: Apache-2.0
+#include "sweep.hpp"
+
+TEST_CASE("D0 under the greedy-dual order equals the naive model over random operations") {
+  naive::Seen const seen = naive::sweep<hybridstate::NativeDualPool<>, hybridstate::GreedyDual>(
+      "D0 the greedy-dual order", 200000, 1, naive::often_at_junctions);
+  CHECK(seen.offers > 0);
+}
