@@ -76,9 +76,9 @@ Scenario random_scenario(const FalconH1Config& model, std::uint64_t seed,
   Tokens const grid = s.checkpoint_tokens;
   s.cap = 1 + dice.below(8);
   s.token_budget = dice.of<Tokens>({7, 33, 64, 100, 256, 700});
-  s.order = dice.chance(50) ? OrderPolicy::paper : OrderPolicy::path_safe;
+  s.order = dice.of({OrderPolicy::paper, OrderPolicy::path_safe, OrderPolicy::greedy_dual});
   s.slab_position = static_cast<SlabPosition>(dice.below(3));
-  s.placement.kind = static_cast<PlacementKind>(dice.chance(60) ? 0 : dice.below(3));
+  s.placement.kind = static_cast<PlacementKind>(dice.chance(60) ? 0 : dice.below(4));
   s.placement.every = 1 + dice.below(3);
   s.reuse_beyond_joint = dice.chance(50);
   s.fences = dice.chance(40);

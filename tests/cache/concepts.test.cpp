@@ -62,6 +62,7 @@ NEAR_MISS(NoUnitUse, void unit_use(int) const noexcept {});
 
 static_assert(hs::reclaim_order_base<hs::PaperOrder>);
 static_assert(hs::reclaim_order_base<hs::PathSafeLru>);
+static_assert(hs::reclaim_order_base<hs::GreedyDual>);
 #define NEAR_MISS(name, ...)     \
   struct name : hs::PaperOrder { \
     __VA_ARGS__                  \
@@ -69,6 +70,8 @@ static_assert(hs::reclaim_order_base<hs::PathSafeLru>);
   static_assert(!hs::reclaim_order_base<name>)
 struct NoFlag {};
 NEAR_MISS(CountsNothing, static constexpr NoFlag counts_states_below{};);
+NEAR_MISS(KeepsNothing, static constexpr NoFlag keeps_carriers{};);
+NEAR_MISS(ScoresNothing, static constexpr NoFlag scores_states{};);
 NEAR_MISS(ResizeOfOne, void resize(hs::Units){});
 NEAR_MISS(PublishedEndBool, bool published_end() const noexcept { return true; });
 NEAR_MISS(PublishedEndMayThrow, hs::ListEnd published_end() const { return {}; });
@@ -139,6 +142,8 @@ static_assert(hs::admission_gate<OpenGate>);
 static_assert(!hs::admission_gate<BoolGate>);
 static_assert(!hs::admission_gate<ThrowingGate>);
 static_assert(!hs::admission_gate<MutableGate>);
+static_assert(hs::pricing_gate<hs::PricedGate>);
+static_assert(!hs::pricing_gate<hs::FixedHeadroom>);
 
 struct ThrowingObserver {
   static constexpr bool enabled = true;

@@ -106,6 +106,7 @@ TEST_CASE("nothing allocates after construction") {
   each<hs::RecurrentPaged<>, hs::PathSafeLru>(layout, 36U);
   each<hs::ConvSlabPacked<>, hs::PaperOrder>(layout, 36U);
   each<hs::ConvSlabPacked<>, hs::PathSafeLru>(layout, 36U);
+  each<hs::ConvSlabPacked<>, hs::GreedyDual>(layout, 36U);
   each<hs::ConvSlabPacked<>, hs::PaperOrder>(granite, 60U);
   each<hs::NativeDualPool<>, hs::PaperOrder>(layout, hs::PoolUnits{{18, 6}});
 }

@@ -97,6 +97,7 @@ class JointCache {
       if (fenced_at_[static_cast<std::size_t>(i)] > n) break;
       fence_links_.unlink(fence_list_, i);
       ++version_;
+      ++freed_;
       if (i < blocks_capacity_)
         settle(AttentionHandle{i});
       else
@@ -993,12 +994,14 @@ class JointCache {
     }
     blocks_use_.referenced -= dropped;
     version_ += dropped;
+    freed_ += dropped;
   }
   void dereference(StateHandle s) noexcept {
     Object& o = states_[s.value];
     if (--o.references > 0) return;
     --states_use_.referenced;
     ++version_;
+    ++freed_;
     if (options_.fences)
       organization_.for_each_carrier(s, [&](CarrierHandle c) { carrier_step(c, -1, +1); });
     drop(o, s, blocks_capacity_ + s.value, states_use_);
@@ -1018,7 +1021,6 @@ class JointCache {
 
   /// An unreferenced object past its fence: cached if discoverable, else its units are keyless.
   HYBRIDSTATE_INLINE void settle(AttentionHandle a) noexcept {
-    ++freed_;
     Object& o = blocks_[a.value];
     clear_fence(o, blocks_use_);
     if (!o.node) {
@@ -1030,7 +1032,6 @@ class JointCache {
     tell_released({ObjectKind::attention, a.value});
   }
   void settle(StateHandle s) noexcept {
-    ++freed_;
     Object& o = states_[s.value];
     bool const was_fenced = clear_fence(o, states_use_);
     auto let_carriers_go = [&] {
@@ -1946,7 +1947,7 @@ class JointCache {
   Step step_ = 0;
   std::uint64_t version_ = 0;
   std::uint64_t stamp_ = 0;
-  std::uint64_t freed_ = 0;   ///< objects that became available
+  std::uint64_t freed_ = 0;   ///< rises whenever objects become available
   std::uint64_t acting_ = 0;  ///< requester of the current operation, for loss events
   CacheCounters counters_;
   MetricsBoard metrics_;

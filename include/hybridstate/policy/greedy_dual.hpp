@@ -121,7 +121,7 @@ class GreedyDual {
         view.reclaim({ObjectKind::checkpoint, scored_.top()});
       } else {  // attention under a state in use whose sequence lost its own to an invalidation
         UnitIndex const u = first_cached(view.pool(pool));
-        if (!u) return;
+        HYBRIDSTATE_EXPECT(u, "a need never exceeds what can be reclaimed", pool, k);
         view.reclaim_owner(pool, u);
       }
     }
