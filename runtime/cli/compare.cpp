@@ -21,6 +21,7 @@ struct CompareOptions : ServingOptions {
 
 int compare(CompareOptions& options) {
   ServingSetup const setup = prepare(options, 12);
+  check_headroom(options.headroom, options.policies);
   std::vector<RunSpec> specs;
   for (std::string const& policy : options.policies) {
     PolicyChoice const choice = parse_policy(policy);

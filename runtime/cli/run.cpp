@@ -38,6 +38,7 @@ TraceSettings trace_settings(const RunOptions& options, const ServingSetup& setu
 int run(RunOptions& options) {
   ServingSetup const setup = prepare(options, 1);
   RunSpec spec = setup.spec;
+  check_headroom(options.headroom, {options.policy});
   apply(parse_policy(options.policy), spec);
   spec.arm = arm_option("--org", options.organization);
   TraceSettings trace;

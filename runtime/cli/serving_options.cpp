@@ -163,6 +163,17 @@ void apply(const PolicyChoice& choice, ServingPolicy& policy) {
     policy.retention.mode = RetentionMode::holders;
 }
 
+void check_headroom(double headroom, const std::vector<std::string>& policies) {
+  bool const used = std::any_of(policies.begin(), policies.end(), [](const std::string& policy) {
+    return parse_policy(policy).order != OrderPolicy::greedy_dual;
+  });
+  if (headroom > 0 && !used)
+    throw UsageError(
+        fmt::format("--headroom {}: greedy-dual and best price admissions instead; "
+                    "leave it out, or use paper or path-safe",
+                    headroom));
+}
+
 namespace {
 
 PoolSplit split_of(const ServingOptions& options, const ModelPreset* preset,

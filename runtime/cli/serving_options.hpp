@@ -73,6 +73,9 @@ PolicyChoice parse_policy(const std::string& text);
 /// Adds the choice to what single options said.
 void apply(const PolicyChoice& choice, ServingPolicy& policy);
 
+/// Throws UsageError for a --headroom that no policy would use.
+void check_headroom(double headroom, const std::vector<std::string>& policies);
+
 /// The options after checking: everything but the arm and the policy of a run.
 struct ServingSetup {
   RunSpec spec;

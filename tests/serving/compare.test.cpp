@@ -183,6 +183,8 @@ TEST_CASE("bad input: one sentence, exit code 2, nothing on stdout, old files un
            {"compare --budget b63 --memory 1GiB", "--memory"},
            {"compare --model gpt", "gpt"},
            {"compare --headroom 1.5", "1.5"},
+           {"compare --headroom 0.1 --policy best,greedy-dual", "price admissions"},
+           {"run --headroom 0.1 --policy best", "price admissions"},
            {"compare --device nowhere.json", "nowhere.json"},
            {"compare --split 2", "--split"},
            {"compare --placement every:0", "every:0"},
