@@ -178,7 +178,7 @@ TEST_CASE("bad input: one sentence, exit code 2, nothing on stdout, old files un
            {"compare --workload mooncake:" + folder.at("absent.jsonl"), "absent.jsonl"},
            {"compare --workload other", "other"},
            {"compare --orgs S3", "S3"},
-           {"compare --policy best", "best"},
+           {"compare --policy better", "better"},
            {"compare --budget 3parsecs", "3parsecs"},
            {"compare --budget b63 --memory 1GiB", "--memory"},
            {"compare --model gpt", "gpt"},
