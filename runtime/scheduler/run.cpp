@@ -121,33 +121,12 @@ std::string never_fits(const RunSpec& spec, Tokens tokens) {
   return {};
 }
 
-namespace {
-
-RunResult run_traced(const RunSpec& spec, const Workload& workload, const BlockIds& ids) {
-  switch (spec.arm) {
-    case Arm::s0:
-      return run_traced_coarse_page(spec, workload, ids);
-    case Arm::s1:
-      return run_traced_recurrent_paged(spec, workload, ids);
-    case Arm::s2:
-      return run_traced_conv_slab_packed(spec, workload, ids);
-    case Arm::d0:
-    case Arm::d0_m512:
-      return run_traced_native_dual_pool(spec, workload, ids);
-    case Arm::infinite:
-    case Arm::byte_exact:
-      break;
-  }
-  throw ReportError(
-      fmt::format("A trace of {} was asked for, which never loses anything; use S0, S1, S2, D0 or "
-                  "D0-M512.",
-                  arm_name(spec.arm)));
-}
-
-}  // namespace
-
 RunResult run_workload(const RunSpec& spec, const Workload& workload, const BlockIds& ids) {
-  if (spec.trace != nullptr) return run_traced(spec, workload, ids);
+  if (spec.trace != nullptr && (spec.arm == Arm::infinite || spec.arm == Arm::byte_exact))
+    throw ReportError(
+        fmt::format("A trace of {} was asked for, which never loses anything; use S0, S1, S2, D0 "
+                    "or D0-M512.",
+                    arm_name(spec.arm)));
   switch (spec.arm) {
     case Arm::s0:
       return run_coarse_page(spec, workload, ids);

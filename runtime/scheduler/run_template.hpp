@@ -16,45 +16,35 @@
 #include "scheduler/run.hpp"
 #include "scheduler/scheduler.hpp"
 #include "scheduler/step_statistics.hpp"
+#include "trace/session.hpp"
 
 namespace hybridstate::runtime {
 
-/// What the scheduler tells: the run's statistics, and its trace if the cache's observer keeps one.
-template <class CacheObserver>
+/// What the scheduler tells: the run's statistics, and its trace if there is one.
 class RunObserver {
-  static constexpr bool traces = requires(CacheObserver& o) { o.history; };
-
  public:
-  RunObserver(StepStatistics& statistics, CacheObserver& cache)
-      : statistics_(statistics), cache_(cache) {}
+  RunObserver(StepStatistics& statistics, StateHistory* history)
+      : statistics_(statistics), history_(history) {}
 
   template <class Scheduler>
   void after_step(const Scheduler& scheduler, const StepPlan& plan) {
     statistics_.after_step(scheduler, plan);
-    if constexpr (traces) cache_.history->after_step(scheduler.now(), plan);
+    if (history_ != nullptr) history_->after_step(scheduler.now(), plan);
   }
   template <class Scheduler>
-    requires traces
   void on_step(const Scheduler& scheduler, Step step) {
-    cache_.history->on_step(scheduler.now(), step, scheduler.running(), scheduler.waiting());
+    if (history_ != nullptr)
+      history_->on_step(scheduler.now(), step, scheduler.running(), scheduler.waiting());
   }
   template <class Scheduler>
-    requires traces
   void on_queued(const Scheduler& scheduler, std::uint32_t request, std::uint32_t preemptions,
                  const Prompt& prompt) {
-    cache_.history->on_queued(scheduler.now(), request, preemptions, prompt);
+    if (history_ != nullptr) history_->on_queued(scheduler.now(), request, preemptions, prompt);
   }
 
  private:
   StepStatistics& statistics_;
-  [[maybe_unused]] CacheObserver& cache_;
-};
-
-/// A run without a trace. Its counterpart is trace/session.hpp.
-struct NoTrace {
-  NoTrace(const RunSpec&, Tokens, Tokens) {}
-  static NullObserver observer() { return {}; }
-  void close() {}
+  StateHistory* history_;
 };
 
 /// The gate of the byte-exact bound: what runs, packed without any rounding and with adopted tokens
@@ -91,7 +81,9 @@ RunResult serve(const RunSpec& spec, const Workload& workload, Cache& cache, Gat
   std::optional<LiveStorage> const storage = live_storage_of(spec);
   StepStatistics statistics(spec.keep_timeline, workload, storage);
   SchedulerOptions const options{spec.cap, spec.token_budget, spec.fence_lag, spec.prefix_aware};
-  RunObserver observer(statistics, cache.observer());
+  StateHistory* history = nullptr;
+  if constexpr (requires { cache.observer().history; }) history = cache.observer().history;
+  RunObserver observer(statistics, history);
   Scheduler scheduler(workload, cache, executor, clock, content, gate, options, observer);
   if constexpr (requires { gate.attach(scheduler); }) gate.attach(scheduler);
   scheduler.run();
@@ -220,7 +212,7 @@ inline PricedGate priced_gate(const RunSpec& spec, std::int64_t scale) {
 }
 
 /// Builds the organization with `make(units)` and serves under the order that the spec names.
-template <class Trace = NoTrace, class Make>
+template <class Make>
 RunResult run_with(const RunSpec& spec, const Workload& workload, const BlockIds& ids,
                    std::int64_t scale, Make make) {
   using Organization = decltype(make(PoolUnits{}));
@@ -230,7 +222,7 @@ RunResult run_with(const RunSpec& spec, const Workload& workload, const BlockIds
   for (int pool = 0; pool < Organization::pools; ++pool)
     usable[pool] = plan.units[pool] > spec.null_units ? plan.units[pool] - spec.null_units : 0;
   Organization organization = make(usable);
-  Trace trace(spec, organization.block_tokens(), organization.checkpoint_tokens());
+  TraceSession trace(spec, organization.block_tokens(), organization.checkpoint_tokens());
   auto const through = [&](auto& cache, auto& gate) {
     return spec.cpu != nullptr ? serve_cpu(spec, workload, cache, gate)
                                : serve_simulated(spec, workload, ids, cache, gate, scale);
@@ -261,10 +253,5 @@ RunResult run_recurrent_paged(const RunSpec&, const Workload&, const BlockIds&);
 RunResult run_conv_slab_packed(const RunSpec&, const Workload&, const BlockIds&);
 RunResult run_native_dual_pool(const RunSpec&, const Workload&, const BlockIds&);
 RunResult run_reference(const RunSpec&, const Workload&, const BlockIds&);
-// The same with spec.trace, in files of their own.
-RunResult run_traced_coarse_page(const RunSpec&, const Workload&, const BlockIds&);
-RunResult run_traced_recurrent_paged(const RunSpec&, const Workload&, const BlockIds&);
-RunResult run_traced_conv_slab_packed(const RunSpec&, const Workload&, const BlockIds&);
-RunResult run_traced_native_dual_pool(const RunSpec&, const Workload&, const BlockIds&);
 
 }  // namespace hybridstate::runtime

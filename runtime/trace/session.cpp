@@ -5,16 +5,19 @@
 namespace hybridstate::runtime {
 
 TraceSession::TraceSession(const RunSpec& spec, Tokens block_tokens, Tokens checkpoint_tokens)
-    : settings_(*spec.trace),
-      writer_(
-          open_trace_file(settings_.path),
-          {block_tokens, checkpoint_tokens, arm_name(spec.arm), policy_name(spec), settings_.note},
-          settings_.path.string(), {.ring_bytes = settings_.ring_bytes}),
-      history_(writer_, block_tokens) {}
+    : settings_(spec.trace) {
+  if (settings_ == nullptr) return;
+  TraceHeader const header{block_tokens, checkpoint_tokens, arm_name(spec.arm), policy_name(spec),
+                           settings_->note};
+  writer_.emplace(open_trace_file(settings_->path), header, settings_->path.string(),
+                  TraceWriterOptions{.ring_bytes = settings_->ring_bytes});
+  history_.emplace(*writer_, block_tokens);
+}
 
 void TraceSession::close() {
-  writer_.close();
-  settings_.problem = writer_.problem();
+  if (settings_ == nullptr) return;
+  writer_->close();
+  settings_->problem = writer_->problem();
 }
 
 }  // namespace hybridstate::runtime
