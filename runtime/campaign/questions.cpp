@@ -35,10 +35,6 @@ constexpr const char* selected = "f=selected";
 constexpr const char* serving_readouts =
     "TTFT and E2E p50 and p99, C_once, running and waiting, cache use, preemptions";
 
-std::string headroom_point(const std::string& budget, double f) {
-  return fmt::format("{} f={}", budget, f);
-}
-
 class Builder {
  public:
   explicit Builder(const CampaignSettings& settings) : settings_(settings) {}
@@ -768,6 +764,10 @@ Family retention_family() {
 }
 
 }  // namespace
+
+std::string headroom_point(const std::string& budget, double f) {
+  return fmt::format("{} f={}", budget, f);
+}
 
 Catalogue declare(const CampaignSettings& settings) {
   Builder const b(settings);
