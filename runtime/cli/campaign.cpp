@@ -6,10 +6,14 @@
 #include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
+#include <map>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "campaign/execute.hpp"
@@ -99,7 +103,8 @@ Selection selection_of(const CampaignOptions& options, const Catalogue& catalogu
       throw UsageError(fmt::format("question {}: there is none; use {}or all", id, known));
     }
   }
-  if (planned_cells(catalogue, selection, 1).empty())
+  if (planned_cells(catalogue, selection, 1).empty() &&
+      planned_cells(catalogue, selection, 2).empty())
     throw UsageError(fmt::format("--seeds {}: no cell of {} has such a seed", options.seeds,
                                  fmt::join(options.questions, " ")));
   return selection;
@@ -130,21 +135,32 @@ class CampaignRun {
     inputs_.model_folder = options.model;
     inputs_.mooncake_file = options.mooncake;
     inputs_.threads = options.threads;
-    folder_.declare(settings, catalogue_, selection_);
+    chooses_ = can_choose();
+    if (!options.cell.empty()) cell_ = named_cell();
+    folder_.declare(settings, declare(settings), selection_);
   }
 
   int run() {
     if (options_.declare_only) return 0;
-    if (!options_.cell.empty()) return one_cell();
+    if (cell_) {
+      std::string problem;
+      if (!folder_.load(*cell_, problem)) run_one(*cell_);
+      return 0;
+    }
     for (int const stage : {1, 2}) {
       if (options_.stage != 0 && options_.stage != stage) continue;
-      if (stage == 2 && confirms()) add_confirmation(catalogue_, folder_.choices());
+      if (stage == 2 && chooses_) {
+        std::vector<HeadroomChoice> const choices = folder_.choices();
+        if (choices.empty())
+          throw UsageError("--stage 2 confirms what --stage 1 chooses; run that first");
+        add_confirmation(catalogue_, choices);
+      }
       std::vector<PlannedCell> const cells = planned_cells(catalogue_, selection_, stage);
       if (!run_stage(cells)) {
         fmt::print("{} cells of stage {} are left; the same call goes on\n", skipped_, stage);
         return 0;
       }
-      if (stage == 1 && confirms()) choose(cells);
+      if (stage == 1 && chooses_) write_choices(cells);
     }
     fmt::print("{} cells: {} run, {} were there; hybridstate campaign collect {} merges them\n",
                ran_ + present_, ran_.load(), present_, options_.out);
@@ -152,7 +168,25 @@ class CampaignRun {
   }
 
  private:
-  bool confirms() const { return selection_.contains("Q6"); }
+  /// Whether the selection cells are taken that Q6's choices rest on. Throws
+  /// std::invalid_argument when they are not, but cells that confirm them are.
+  bool can_choose() {
+    if (!selection_.contains("Q6")) return false;
+    try {
+      choose([](const Cell&) { return 1.0; });
+      return true;
+    } catch (const std::invalid_argument&) {
+      if (!planned_cells(catalogue_, {{"Q6", selection_.at("Q6")}}, 2).empty()) throw;
+      return false;
+    }
+  }
+
+  std::vector<HeadroomChoice> choose(const std::function<double(const Cell&)>& rate) const {
+    SeedFilter const& seeds = selection_.at("Q6");
+    return choose_headroom(
+        catalogue_, [&](const Experiment& e, const Entry& entry) { return seeds.takes(e, entry); },
+        rate);
+  }
 
   /// Runs what is missing, at most as many cells as are allowed; whether nothing is left.
   bool run_stage(const std::vector<PlannedCell>& cells) {
@@ -179,45 +213,38 @@ class CampaignRun {
     // A real executor has the machine to itself, and keeps the declared order.
     run_jobs("campaign", todo.size(), simulated ? thread_count(options_.threads) : 1,
              [&](std::size_t i) {
-               run(*todo[i]);
+               run_one(*todo[i]);
                return true;
              });
     return skipped_ == 0;
   }
 
-  void run(const PlannedCell& cell) {
+  void run_one(const PlannedCell& cell) {
     std::string const trace =
         (folder_.path() / "cells" / ('.' + cell_id(cell.cell) + ".trace")).string();
     folder_.save(cell, run_cell(cell.cell, inputs_, trace));
     ++ran_;
   }
 
-  int one_cell() {
+  /// The cell of --cell; throws UsageError when there is none.
+  PlannedCell named_cell() {
     add_confirmation(catalogue_, folder_.choices());
     for (int const stage : {1, 2})
-      for (PlannedCell const& cell : planned_cells(catalogue_, selection_, stage))
-        if (cell_id(cell.cell) == options_.cell) {
-          std::string problem;
-          if (!folder_.load(cell, problem)) run(cell);
-          return 0;
-        }
+      for (PlannedCell& cell : planned_cells(catalogue_, selection_, stage))
+        if (cell_id(cell.cell) == options_.cell) return std::move(cell);
     throw UsageError(fmt::format("--cell {}: no cell of {} has this id", options_.cell,
                                  fmt::join(options_.questions, " ")));
   }
 
-  void choose(const std::vector<PlannedCell>& cells) {
+  /// Writes Q6's choices from the cells of stage 1.
+  void write_choices(const std::vector<PlannedCell>& cells) const {
     std::map<std::string, const PlannedCell*> by_id;
     for (PlannedCell const& cell : cells) by_id[cell_id(cell.cell)] = &cell;
-    folder_.write_choices(choose_headroom(
-        catalogue_,
-        [&](const Experiment& e, const Entry& entry) { return selection_["Q6"].takes(e, entry); },
-        [&](const Cell& cell) {
-          std::string problem;
-          return folder_.load(*by_id.at(cell_id(cell)), problem)
-              ->at("timebases")
-              .at("span_output_throughput")
-              .get<double>();
-        }));
+    folder_.write_choices(choose([&](const Cell& cell) {
+      std::string problem;
+      auto const file = folder_.load(*by_id.at(cell_id(cell)), problem);
+      return file.value().at("timebases").at("span_output_throughput").get<double>();
+    }));
   }
 
   const CampaignOptions& options_;
@@ -225,6 +252,8 @@ class CampaignRun {
   Catalogue catalogue_;
   Selection selection_;
   CampaignInputs inputs_;
+  std::optional<PlannedCell> cell_;  ///< of --cell
+  bool chooses_ = false;
   std::size_t left_;
   std::size_t skipped_ = 0;
   std::size_t present_ = 0;

@@ -1,0 +1,33 @@
+// SPDX-FileCopyrightText: 2026 hybridstate contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "campaign/declaration.hpp"
+
+namespace campaign_test {
+
+/// As a run of all questions with the policies of the simulator declares it.
+inline const hybridstate::runtime::Catalogue& catalogue() {
+  static hybridstate::runtime::Catalogue const all = [] {
+    hybridstate::runtime::CampaignSettings settings;
+    settings.mooncake = "0123456789abcdef";
+    settings.policies = {"paper", "path-safe"};
+    return hybridstate::runtime::declare(settings);
+  }();
+  return all;
+}
+
+/// Different cells of experiments.
+inline std::size_t distinct(const std::vector<std::string>& experiments) {
+  std::set<std::string> ids;
+  for (std::string const& id : experiments)
+    for (auto const& entry : catalogue().experiment(id)->entries)
+      ids.insert(hybridstate::runtime::cell_id(entry.cell));
+  return ids.size();
+}
+
+}  // namespace campaign_test
