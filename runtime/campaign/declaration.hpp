@@ -124,16 +124,31 @@ struct HeadroomChoice {
   std::map<double, double> means;  ///< output tokens per second by candidate
 };
 
-/// Q6's rule: the smallest candidate whose mean is within 1 % of the highest. `rate` gives the
-/// output tokens per second of a cell. The candidates of b83's S2 come from its own search, the
-/// others from the first. Entries that `use` does not take are left out; throws
-/// std::invalid_argument when a pair has none left.
-std::vector<HeadroomChoice> choose_headroom(
-    const Catalogue& catalogue, const std::function<bool(const Experiment&, const Entry&)>& use,
-    const std::function<double(const Cell&)>& rate);
+/// What the cells of stage 1 decide for stage 2.
+struct Choices {
+  std::vector<HeadroomChoice> headroom;    ///< Q6
+  std::map<std::string, double> capacity;  ///< best, Mooncake: requests/s of S2 under the policy
+                                           ///< paper at saturation, by memory
+  bool empty() const { return headroom.empty() && capacity.empty(); }
+};
 
-/// Adds the cells that confirm choices outside the confirmation's grid.
-void add_confirmation(Catalogue& catalogue, const std::vector<HeadroomChoice>& choices);
+/// Whether an entry is taken; a field of run_fields() of a cell's result.
+using EntryFilter = std::function<bool(const Experiment&, const Entry&)>;
+using CellField = std::function<double(const Cell& cell, const char* field)>;
+
+/// Q6's rule: the smallest candidate whose mean output tokens/s is within 1 % of the highest. The
+/// candidates of b83's S2 come from its own search, the others from the first. Entries that `use`
+/// does not take are left out; throws std::invalid_argument when a pair has none left.
+std::vector<HeadroomChoice> choose_headroom(const Catalogue& catalogue, const EntryFilter& use,
+                                            const CellField& field);
+
+/// The capacities that the loads of best.mooncake-load are parts of; empty without a trace.
+std::map<std::string, double> mooncake_capacity(const Catalogue& catalogue, const EntryFilter& use,
+                                                const CellField& field);
+
+/// Adds the cells of stage 2 that depend on choices: headrooms outside the confirmation's grid, and
+/// loads relative to a capacity.
+void add_chosen_cells(Catalogue& catalogue, const Choices& choices);
 
 /// The entries of an experiment in the order in which a device would run them: seed by seed, and
 /// inside a seed as declared, rotated by the seed's position if the order is balanced.

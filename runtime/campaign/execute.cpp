@@ -43,7 +43,7 @@ ServingOptions options_of(const Cell& cell, const CampaignInputs& inputs) {
     paper.repeat_probability = 0;
   }
   options.lengths = lengths_name(cell.lengths);
-  options.arrivals = arrivals_name(cell.arrivals);
+  if (!mooncake) options.arrivals = arrivals_name(cell.arrivals);
   options.isolate = cell.isolate;
   options.seeds = 1;
   if (cell.executor == "cpu") {
@@ -84,6 +84,11 @@ Json state_history(const std::string& file) {
 Json run_cell(const Cell& cell, const CampaignInputs& inputs, const std::string& trace_file) {
   ServingOptions options = options_of(cell, inputs);
   ServingSetup const setup = prepare(options, 1);
+  if (cell.workload != "paper" && cell.rate > 0) {
+    WorkloadTotals const trace = totals(make_workload(setup.workload, options.content));
+    options.content.trace.rate_scale = cell.rate * static_cast<double>(trace.last_arrival_ns) /
+                                       1e9 / static_cast<double>(trace.requests);
+  }
   RunSpec spec = setup.spec;
   apply(parse_policy(cell.policy), spec);
   spec.arm = cell.arm;

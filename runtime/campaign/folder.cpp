@@ -286,10 +286,10 @@ void CampaignFolder::save(const PlannedCell& cell, const Json& result) const {
   write_json(cell_path(cell.cell), j);
 }
 
-void CampaignFolder::write_choices(const std::vector<HeadroomChoice>& choices) const {
+void CampaignFolder::write_choices(const Choices& choices) const {
   Json j = {{"schema", schema},
             {"rule", "the smallest f whose mean output tokens/s is within 1 % of the highest"}};
-  for (HeadroomChoice const& choice : choices) {
+  for (HeadroomChoice const& choice : choices.headroom) {
     Json c = {{"budget", choice.budget},
               {"arm", choice.arm},
               {"experiment", choice.experiment},
@@ -299,23 +299,27 @@ void CampaignFolder::write_choices(const std::vector<HeadroomChoice>& choices) c
       c["candidates"].push_back({{"headroom", f}, {"mean_output_throughput", mean}});
     j["choices"].push_back(std::move(c));
   }
+  for (auto const& [memory, rate] : choices.capacity)
+    j["mooncake_capacity"].push_back({{"memory", memory}, {"request_throughput", rate}});
   write_json(path_ / "choices.json", j);
 }
 
-std::vector<HeadroomChoice> CampaignFolder::choices() const {
-  std::vector<HeadroomChoice> choices;
+Choices CampaignFolder::choices() const {
+  Choices choices;
   auto const file = path_ / "choices.json";
   std::optional<std::string> const text = read_text(file);
   if (!text) return choices;
   try {
     Json const j = Json::parse(*text);
-    for (Json const& c : j.at("choices")) {
+    for (Json const& c : j.value("mooncake_capacity", Json::array()))
+      choices.capacity[c.at("memory")] = c.at("request_throughput");
+    for (Json const& c : j.value("choices", Json::array())) {
       HeadroomChoice choice{c.at("budget"),          c.at("arm"),
                             c.at("experiment"),      c.at("headroom"),
                             c.at("highest_mean_at"), {}};
       for (Json const& candidate : c.at("candidates"))
         choice.means[candidate.at("headroom")] = candidate.at("mean_output_throughput");
-      choices.push_back(std::move(choice));
+      choices.headroom.push_back(std::move(choice));
     }
   } catch (const Json::exception&) {
     throw ReportError(fmt::format("{} is damaged; campaign run writes it again", file.string()));
@@ -326,7 +330,7 @@ std::vector<HeadroomChoice> CampaignFolder::choices() const {
 std::vector<std::string> CampaignFolder::collect() const {
   auto const [settings, selection] = declared();
   Catalogue catalogue = hybridstate::runtime::declare(settings);
-  add_confirmation(catalogue, choices());
+  add_chosen_cells(catalogue, choices());
   std::vector<std::string> missing;
   Json cells = Json::array();
   for (int const stage : {1, 2})

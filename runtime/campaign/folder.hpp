@@ -71,9 +71,9 @@ class CampaignFolder {
   /// Completes `result` by what identifies the cell, and writes it.
   void save(const PlannedCell& cell, const nlohmann::ordered_json& result) const;
 
-  void write_choices(const std::vector<HeadroomChoice>& choices) const;
+  void write_choices(const Choices& choices) const;
   /// Empty when there are none yet.
-  std::vector<HeadroomChoice> choices() const;
+  Choices choices() const;
 
   /// Merges all selected cells into cells.json and cells.csv; the stems of missing ones come back.
   std::vector<std::string> collect() const;

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <stdexcept>
 #include <utility>
 
@@ -31,6 +32,8 @@ const Arms dual_and_packed = {Arm::d0, Arm::s2};
 const Names budgets = {"b63", "b83", "b108"};
 const std::vector<double> confirmation_grid = {0, 0.10, 0.19, 0.27, 0.35};
 constexpr const char* selected = "f=selected";
+constexpr const char* mooncake_saturation = "best.mooncake";
+constexpr const char* mooncake_load = "best.mooncake-load";
 
 constexpr const char* serving_readouts =
     "TTFT and E2E p50 and p99, C_once, running and waiting, cache use, preemptions";
@@ -606,7 +609,7 @@ Question Builder::best() const {
   Question question{
       "best", "What does the policy best gain over paper, and how far from the bounds?", {paper}};
   if (settings_.mooncake.empty()) return question;
-  Experiment mooncake{.id = "best.mooncake",
+  Experiment mooncake{.id = mooncake_saturation,
                       .source = "beyond the paper: the Mooncake conversation trace",
                       .design =
                           "S2, D0 under each policy at 6, 12, 20, 60, 120 GiB, cap 256, all "
@@ -637,6 +640,16 @@ Question Builder::best() const {
     add(mooncake, memory, "infinite", cell, {0});
   }
   question.experiments.push_back(std::move(mooncake));
+  question.experiments.push_back(
+      {.id = mooncake_load,
+       .source = "beyond the paper: the Mooncake conversation trace",
+       .design = "S2, D0 under each policy at 0.7, 0.9, 1.1 of the requests/s that S2 under paper "
+                 "reaches at saturation with the same memory; choices.json has the rates",
+       .role = Role::primary,
+       .primary = "TTFT p50 and p99, output tokens/s",
+       .secondary = serving_readouts,
+       .rule = "S2: no loss against paper in any cell",
+       .stage = 2});
   return question;
 }
 
@@ -779,28 +792,62 @@ Catalogue declare(const CampaignSettings& settings) {
            fidelity_family(), retention_family()}};
 }
 
-void add_confirmation(Catalogue& catalogue, const std::vector<HeadroomChoice>& choices) {
+namespace {
+
+/// Twelve fresh seeds of each chosen headroom that the grid lacks.
+void add_confirmation(Experiment& experiment, const std::vector<HeadroomChoice>& choices) {
+  std::vector<Entry> const grid = experiment.entries;
+  for (HeadroomChoice const& choice : choices) {
+    if (std::find(confirmation_grid.begin(), confirmation_grid.end(), choice.headroom) !=
+        confirmation_grid.end())
+      continue;
+    for (Entry entry : grid)
+      if (entry.arm == choice.arm && entry.point == headroom_point(choice.budget, 0)) {
+        entry.point = headroom_point(choice.budget, choice.headroom);
+        entry.cell.headroom = choice.headroom;
+        experiment.entries.push_back(std::move(entry));
+      }
+  }
+}
+
+/// The cells of saturation again, at parts of the capacity there.
+void add_loads(Experiment& experiment, const std::vector<Entry>& saturation,
+               const std::map<std::string, double>& capacity) {
+  for (Entry entry : saturation) {
+    if (entry.cell.arm != Arm::s2 && entry.cell.arm != Arm::d0) continue;
+    std::string const memory = entry.point;
+    for (double const part : {0.7, 0.9, 1.1}) {
+      entry.point = fmt::format("{} {} of capacity", memory, part);
+      entry.cell.rate = std::round(capacity.at(memory) * part * 1e4) / 1e4;
+      entry.cell.arrivals = ArrivalProcess::fixed;
+      experiment.entries.push_back(entry);
+    }
+  }
+}
+
+}  // namespace
+
+void add_chosen_cells(Catalogue& catalogue, const Choices& choices) {
   for (Question& question : catalogue.questions)
     for (Experiment& experiment : question.experiments) {
-      if (experiment.id != "Q6.confirmation") continue;
-      std::vector<Entry> const grid = experiment.entries;
-      for (HeadroomChoice const& choice : choices) {
-        if (std::find(confirmation_grid.begin(), confirmation_grid.end(), choice.headroom) !=
-            confirmation_grid.end())
-          continue;
-        for (Entry entry : grid)
-          if (entry.arm == choice.arm && entry.point == headroom_point(choice.budget, 0)) {
-            entry.point = headroom_point(choice.budget, choice.headroom);
-            entry.cell.headroom = choice.headroom;
-            experiment.entries.push_back(std::move(entry));
-          }
-      }
+      if (experiment.id == "Q6.confirmation") add_confirmation(experiment, choices.headroom);
+      if (experiment.id == mooncake_load && !choices.capacity.empty())
+        add_loads(experiment, catalogue.experiment(mooncake_saturation)->entries, choices.capacity);
     }
 }
 
-std::vector<HeadroomChoice> choose_headroom(
-    const Catalogue& catalogue, const std::function<bool(const Experiment&, const Entry&)>& use,
-    const std::function<double(const Cell&)>& rate) {
+std::map<std::string, double> mooncake_capacity(const Catalogue& catalogue, const EntryFilter& use,
+                                                const CellField& field) {
+  std::map<std::string, double> capacity;
+  if (Experiment const* const e = catalogue.experiment(mooncake_saturation))
+    for (Entry const& entry : e->entries)
+      if (entry.cell.arm == Arm::s2 && entry.cell.policy == "paper" && use(*e, entry))
+        capacity[entry.point] = field(entry.cell, "request_throughput");
+  return capacity;
+}
+
+std::vector<HeadroomChoice> choose_headroom(const Catalogue& catalogue, const EntryFilter& use,
+                                            const CellField& field) {
   std::vector<HeadroomChoice> choices;
   for (std::string const& budget : budgets)
     for (std::string const arm : {"D0", "S2"}) {
@@ -813,7 +860,7 @@ std::vector<HeadroomChoice> choose_headroom(
       for (Entry const& entry : search.entries)
         if (entry.cell.budget == budget && entry.arm == arm && use(search, entry)) {
           auto& [sum, count] = sums[entry.cell.headroom];
-          sum += rate(entry.cell);
+          sum += field(entry.cell, "output_throughput");
           ++count;
         }
       if (sums.empty())

@@ -135,7 +135,8 @@ class CampaignRun {
     inputs_.model_folder = options.model;
     inputs_.mooncake_file = options.mooncake;
     inputs_.threads = options.threads;
-    chooses_ = can_choose();
+    chooses_headroom_ = can_choose_headroom();
+    chooses_ = !choose([](const Cell&, const char*) { return 1.0; }).empty();
     if (!options.cell.empty()) cell_ = named_cell();
     folder_.declare(settings, declare(settings), selection_);
   }
@@ -150,10 +151,10 @@ class CampaignRun {
     for (int const stage : {1, 2}) {
       if (options_.stage != 0 && options_.stage != stage) continue;
       if (stage == 2 && chooses_) {
-        std::vector<HeadroomChoice> const choices = folder_.choices();
+        Choices const choices = folder_.choices();
         if (choices.empty())
           throw UsageError("--stage 2 confirms what --stage 1 chooses; run that first");
-        add_confirmation(catalogue_, choices);
+        add_chosen_cells(catalogue_, choices);
       }
       std::vector<PlannedCell> const cells = planned_cells(catalogue_, selection_, stage);
       if (!run_stage(cells)) {
@@ -170,10 +171,10 @@ class CampaignRun {
  private:
   /// Whether the selection cells are taken that Q6's choices rest on. Throws
   /// std::invalid_argument when they are not, but cells that confirm them are.
-  bool can_choose() {
+  bool can_choose_headroom() {
     if (!selection_.contains("Q6")) return false;
     try {
-      choose([](const Cell&) { return 1.0; });
+      choose_headroom(catalogue_, taken_by("Q6"), [](const Cell&, const char*) { return 1.0; });
       return true;
     } catch (const std::invalid_argument&) {
       if (!planned_cells(catalogue_, {{"Q6", selection_.at("Q6")}}, 2).empty()) throw;
@@ -181,11 +182,19 @@ class CampaignRun {
     }
   }
 
-  std::vector<HeadroomChoice> choose(const std::function<double(const Cell&)>& rate) const {
-    SeedFilter const& seeds = selection_.at("Q6");
-    return choose_headroom(
-        catalogue_, [&](const Experiment& e, const Entry& entry) { return seeds.takes(e, entry); },
-        rate);
+  EntryFilter taken_by(const std::string& question) const {
+    return [&seeds = selection_.at(question)](const Experiment& e, const Entry& entry) {
+      return seeds.takes(e, entry);
+    };
+  }
+
+  /// Empty when nothing is to be chosen.
+  Choices choose(const CellField& field) const {
+    Choices choices;
+    if (chooses_headroom_) choices.headroom = choose_headroom(catalogue_, taken_by("Q6"), field);
+    if (selection_.contains("best"))
+      choices.capacity = mooncake_capacity(catalogue_, taken_by("best"), field);
+    return choices;
   }
 
   /// Runs what is missing, at most as many cells as are allowed; whether nothing is left.
@@ -204,8 +213,9 @@ class CampaignRun {
     }
     bool const simulated = options_.executor == "sim";
     if (simulated)
-      std::stable_sort(todo.begin(), todo.end(), [](const PlannedCell* a, const PlannedCell* b) {
-        return cell_cost(a->cell) > cell_cost(b->cell);
+      std::sort(todo.begin(), todo.end(), [](const PlannedCell* a, const PlannedCell* b) {
+        double const first = cell_cost(a->cell), second = cell_cost(b->cell);
+        return first != second ? first > second : a < b;  // both point into `cells`
       });
     skipped_ = todo.size() - std::min(todo.size(), left_);
     todo.resize(todo.size() - skipped_);
@@ -228,7 +238,7 @@ class CampaignRun {
 
   /// The cell of --cell; throws UsageError when there is none.
   PlannedCell named_cell() {
-    add_confirmation(catalogue_, folder_.choices());
+    add_chosen_cells(catalogue_, folder_.choices());
     for (int const stage : {1, 2})
       for (PlannedCell& cell : planned_cells(catalogue_, selection_, stage))
         if (cell_id(cell.cell) == options_.cell) return std::move(cell);
@@ -236,14 +246,14 @@ class CampaignRun {
                                  fmt::join(options_.questions, " ")));
   }
 
-  /// Writes Q6's choices from the cells of stage 1.
+  /// Writes what the cells of stage 1 decide.
   void write_choices(const std::vector<PlannedCell>& cells) const {
     std::map<std::string, const PlannedCell*> by_id;
     for (PlannedCell const& cell : cells) by_id[cell_id(cell.cell)] = &cell;
-    folder_.write_choices(choose([&](const Cell& cell) {
+    folder_.write_choices(choose([&](const Cell& cell, const char* field) {
       std::string problem;
       auto const file = folder_.load(*by_id.at(cell_id(cell)), problem);
-      return file.value().at("timebases").at("span_output_throughput").get<double>();
+      return file.value().at("result").at(field).get<double>();
     }));
   }
 
@@ -253,7 +263,8 @@ class CampaignRun {
   Selection selection_;
   CampaignInputs inputs_;
   std::optional<PlannedCell> cell_;  ///< of --cell
-  bool chooses_ = false;
+  bool chooses_headroom_ = false;
+  bool chooses_ = false;  ///< anything
   std::size_t left_;
   std::size_t skipped_ = 0;
   std::size_t present_ = 0;
@@ -360,7 +371,7 @@ void add_campaign(CLI::App& app, Action& action) {
   r->add_option("--threads", options->threads, "cells at a time (default: all cores)");
   r->add_option("--limit", options->limit, "stop after N cells");
   r->add_option("--stage", options->stage,
-                "1: up to the choices that Q6's selection makes; 2: what confirms them")
+                "1: up to the choices that its cells make; 2: the cells that rest on them")
       ->check(CLI::Range(1, 2));
   r->add_option("--cell", options->cell, "run one cell, by its id");
   r->add_flag("--declare-only", options->declare_only, "write the declarations alone");

@@ -168,7 +168,7 @@ TEST_CASE("plans name every cell once, and their calls work") {
   Json const plan = Json::parse(json.out);
   std::size_t const sizes[2] = {70, 60};
   std::set<std::string> ids;
-  for (int s = 0; s < 2; ++s) {
+  for (std::size_t s = 0; s < 2; ++s) {
     CHECK(plan["stages"][s]["cells"].size() == sizes[s]);
     for (Json const& cell : plan["stages"][s]["cells"]) ids.insert(cell["id"]);
   }

@@ -16,6 +16,8 @@
 #include "campaign/paper_values.hpp"
 #include "campaign/support.hpp"
 
+using hybridstate::RetentionMode;
+using hybridstate::RetentionYield;
 using namespace hybridstate::runtime;
 using campaign_test::catalogue;
 using campaign_test::distinct;
@@ -66,6 +68,7 @@ TEST_CASE("every experiment has the cells that the paper counts") {
       {"work.steps", 18},  // 36 of which half were traced
       {"best.paper-workload", 4 * 5 * 3 * (2 * 2 + 2) * 12},
       {"best.mooncake", 5 * (2 * 2 + 2)},
+      {"best.mooncake-load", 0},  // its rates follow from best.mooncake
   };
   std::size_t found = 0;
   for (Question const& question : catalogue().questions)
@@ -244,7 +247,7 @@ TEST_CASE("a balanced order rotates the arms from seed to seed") {
 
 TEST_CASE("the smallest headroom within 1 % of the best is chosen, from the seeds taken") {
   // Rates by headroom; the search of b83's S2 goes on to 0.60.
-  auto const rate = [](const Cell& cell) {
+  auto const rate = [](const Cell& cell, const char*) {
     double const f = cell.headroom;
     if (cell.arm == Arm::d0) return 100 - 10 * f + static_cast<double>(cell.seed % 10);
     if (cell.budget == "b63")
@@ -265,7 +268,7 @@ TEST_CASE("the smallest headroom within 1 % of the best is chosen, from the seed
                                                 {"S2 b108", 0}});
   // 111.9 is within 1 % of 113, 118.8 exactly 99 % of 120.
   Catalogue extended = catalogue();
-  add_confirmation(extended, choices);
+  add_chosen_cells(extended, {choices, {}});
   auto const& entries = extended.experiment("Q6.confirmation")->entries;
   CHECK(entries.size() == 360 + 12);
   CHECK(entries.back().point == "b83 f=0.43");
@@ -274,6 +277,30 @@ TEST_CASE("the smallest headroom within 1 % of the best is chosen, from the seed
   CHECK(entries.back().cell.seed == 76411);
   auto const nothing = [](const Experiment&, const Entry&) { return false; };
   CHECK_THROWS_AS(choose_headroom(catalogue(), nothing, rate), std::invalid_argument);
+}
+
+TEST_CASE("Mooncake's loads are parts of paper's capacity with the same memory") {
+  auto const everything = [](const Experiment&, const Entry&) { return true; };
+  auto const capacity =
+      mooncake_capacity(catalogue(), everything, [](const Cell& cell, const char* field) {
+        CHECK(std::string(field) == "request_throughput");
+        return cell.budget == "6GiB" ? 0.5 : 1.0;
+      });
+  CHECK(capacity.size() == 5);
+  Catalogue extended = catalogue();
+  add_chosen_cells(extended, {{}, capacity});
+  auto const& entries = extended.experiment("best.mooncake-load")->entries;
+  CHECK(entries.size() == 5 * 3 * 2 * 2);
+  for (Entry const& entry : entries) {
+    double const whole = entry.cell.budget == "6GiB" ? 0.5 : 1.0;
+    double const part = entry.cell.rate / whole;
+    CHECK(entry.point.find(entry.cell.budget) == 0);
+    CHECK((part == 0.7 || part == 0.9 || part == 1.1));
+  }
+  auto const one = [](const Cell&, const char*) { return 1.0; };
+  CHECK(mooncake_capacity(declare({}), everything, one).empty());
+  auto const nothing = [](const Experiment&, const Entry&) { return false; };
+  CHECK(mooncake_capacity(catalogue(), nothing, one).empty());
 }
 
 TEST_CASE("seed filters") {
