@@ -135,6 +135,16 @@ Paired pair(const Results& results, const Quantity& q) {
   return paired;
 }
 
+Quantity resolved(const Results& results, Quantity q) {
+  auto const resolve = [&](Contrast& c) {
+    c.arm_point = results.resolved(c.arm_point, c.arm).value_or(c.arm_point);
+    c.baseline_point = results.resolved(c.baseline_point, c.baseline).value_or(c.baseline_point);
+  };
+  resolve(q.contrast);
+  if (q.less) resolve(*q.less);
+  return q;
+}
+
 /// p of one test over its effects, by the family's statistic and looks.
 double p_of(const Family& family, std::span<const double> effects) {
   if (!family.two_looks || effects.size() < first_look) return sign_flip_p(effects);
@@ -272,6 +282,7 @@ std::vector<TestFinding> decide(const Results& results, const Family& family) {
     t.quantity = {form_of(family.statistic),
                   family.timebase == "ledger" ? Metric::ledger_throughput : Metric::throughput,
                   test.contrast, test.less};
+    t.shown = resolved(results, t.quantity);
     t.finding = find(results, t.quantity, interval_of(family));
     for (PaperTest const& paper : paper_tests())
       if (paper.family == family.id && paper.test == test.id) t.paper = &paper;

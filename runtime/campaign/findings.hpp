@@ -81,6 +81,7 @@ struct TestFinding {
   const Family* family = nullptr;
   const Test* test = nullptr;
   Quantity quantity;
+  Quantity shown;  ///< with the chosen headroom in place of "f=selected"
   Finding finding;
   std::optional<double> p;         ///< after the two looks, where they are declared
   std::optional<double> adjusted;  ///< Holm over the family

@@ -51,12 +51,16 @@ std::vector<PaperReadout> our_readouts(const Catalogue& catalogue) {
       if (std::find(seen.begin(), seen.end(), std::pair(entry.point, entry.arm)) != seen.end())
         continue;
       seen.emplace_back(entry.point, entry.arm);
-      if (entry.arm == "infinite") continue;
+      auto const beside = [&](const std::string& baseline) {
+        return entry.arm != baseline &&
+               std::any_of(e.entries.begin(), e.entries.end(), [&](const Entry& other) {
+                 return other.point == entry.point && other.arm == baseline;
+               });
+      };
       std::string const organization = entry.arm.substr(0, entry.arm.find(' '));
-      std::string const paper = organization + " paper";
-      if (entry.arm != paper && entry.arm != "byte-exact")
-        add(effect(Form::relative, Metric::throughput, e.id, entry.point, entry.arm, paper));
-      add(effect(Form::relative, Metric::throughput, e.id, entry.point, entry.arm, "infinite"));
+      for (std::string const& baseline : {organization + " paper", std::string("infinite")})
+        if (beside(baseline))
+          add(effect(Form::relative, Metric::throughput, e.id, entry.point, entry.arm, baseline));
     }
   }
   return list;
@@ -102,10 +106,10 @@ Json json_of(const ComparisonRow& row) {
 }  // namespace
 
 std::string ComparisonRow::verdict() const {
-  if (!quantity->effect() || !finding->value) return "";
-  if (paper_sign != 0) return same_sign(*finding->value, paper_sign) ? "same" : "other";
-  if (!paper) return "";
-  return same_sign(*finding->value, *paper) ? "same" : "other";
+  if (!quantity->effect() || quantity->form == Form::log_points || !finding->value) return "";
+  if (!paper && paper_sign == 0) return "";
+  if (same_sign(*finding->value, paper ? *paper : paper_sign)) return "same";
+  return *finding->value == 0 ? "zero" : "other";
 }
 
 bool ComparisonRow::paper_inconclusive() const {
@@ -117,6 +121,8 @@ ComparisonRow row_of(const std::string& question, const TestFinding& test) {
   ComparisonRow row;
   row.question = question;
   row.name = test.test->id;
+  // An id such as "S1/S0 b63" is the contrast itself.
+  if (row.name.find('/') == std::string::npos) row.title = test.shown.text();
   row.quantity = &test.quantity;
   row.unit = test.quantity.unit();
   row.finding = &test.finding;
@@ -135,7 +141,7 @@ ComparisonRow row_of(const std::string& question, const ReadoutFinding& readout)
   ComparisonRow row;
   row.question = question;
   row.quantity = &readout.paper.quantity;
-  row.name = row.quantity->text();
+  row.name = fmt::format("{}: {}", row.quantity->contrast.experiment, row.quantity->text());
   if (row.quantity->metric != Metric::throughput)
     row.name += fmt::format(": {}", info(row.quantity->metric).title);
   row.unit = row.quantity->unit();
@@ -179,6 +185,7 @@ CampaignReport report_of(const Results& results) {
       std::string const verdict = row.verdict();
       q.compared += verdict.empty() ? 0 : 1;
       q.same_sign += verdict == "same" ? 1 : 0;
+      q.zero += verdict == "zero" ? 1 : 0;
     };
     for (TestFinding const& t : q.tests) count(row_of(question.id, t));
     for (ReadoutFinding const& r : q.effects) count(row_of(question.id, r));
@@ -218,29 +225,31 @@ std::string value_text(const Quantity& quantity, std::optional<double> value) {
 
 std::string summary_text(const CampaignReport& report) {
   std::vector<std::vector<std::string>> rows = {
-      {"question, effect", "unit", "paper", "ours", "seeds", "adjusted p", "sign"}};
+      {"question, effect", "unit", "paper", "ours", "seeds", "adjusted p", "decision", "sign"}};
   std::string last;
   for (ComparisonRow const& row : report.summary()) {
-    if (row.question != last) rows.push_back({row.question, "", "", "", "", "", ""});
+    if (row.question != last) rows.push_back({row.question, "", "", "", "", "", "", ""});
     last = row.question;
     std::string paper = value_text(*row.quantity, row.paper);
     if (row.paper_sign != 0) paper = row.paper_sign < 0 ? "below 0" : "above 0";
     std::string unit = row.quantity->form == Form::difference ? "" : row.unit;
-    rows.push_back({"  " + row.name, unit, paper,
-                    row.finding->value ? value_text(*row.quantity, row.finding->value) : "not run",
-                    fmt::format("{}/{}", row.finding->seeds.size(), row.finding->declared),
-                    row.test != nullptr && row.test->adjusted
-                        ? fmt::format("{:.4f}", *row.test->adjusted)
-                        : "",
-                    row.verdict()});
+    rows.push_back(
+        {"  " + row.full_name(), unit, paper,
+         row.finding->value ? value_text(*row.quantity, row.finding->value) : "not run",
+         fmt::format("{}/{}", row.finding->seeds.size(), row.finding->declared),
+         row.test != nullptr && row.test->adjusted ? fmt::format("{:.4f}", *row.test->adjusted)
+                                                   : "",
+         row.test != nullptr ? row.test->decision : "",
+         row.verdict() + (row.paper_inconclusive() && !row.verdict().empty() ? "*" : " ")});
   }
   std::string text = aligned_table(rows, 0);
-  text += '\n';
+  text += "* the paper's own result is inconclusive\n\n";
   std::vector<std::vector<std::string>> totals = {
-      {"question", "cells", "effects compared", "same sign"}};
+      {"question", "cells", "effects compared", "same sign", "ours is 0"}};
   for (QuestionFindings const& q : report.questions)
     totals.push_back({q.question->id, fmt::format("{}/{}", q.present, q.declared),
-                      fmt::format("{}", q.compared), fmt::format("{}", q.same_sign)});
+                      fmt::format("{}", q.compared), fmt::format("{}", q.same_sign),
+                      fmt::format("{}", q.zero)});
   return text + aligned_table(totals, 0);
 }
 
@@ -264,6 +273,7 @@ std::string report_json(const CampaignReport& report) {
         question["missing"].push_back(file);
     question["effects_compared"] = q.compared;
     question["same_sign"] = q.same_sign;
+    question["zero"] = q.zero;
     for (TestFinding const& t : q.tests)
       question["tests"].push_back(json_of(row_of(q.question->id, t)));
     for (ReadoutFinding const& r : q.effects)

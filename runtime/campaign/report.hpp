@@ -27,12 +27,14 @@ struct QuestionFindings {
   std::size_t present = 0;              ///< of these, with a cell
   std::size_t compared = 0;             ///< effects with a sign of the paper and a value of ours
   std::size_t same_sign = 0;            ///< of these
+  std::size_t zero = 0;  ///< of these, where ours is exactly 0 and the paper's is not
 };
 
 /// One line of the summary, and of any table of effects.
 struct ComparisonRow {
   std::string question;
-  std::string name;  ///< the declared test's, or the quantity
+  std::string name;   ///< the declared test's, or the quantity
+  std::string title;  ///< of a test: what it contrasts, where the name does not say it
   std::string unit;
   const Quantity* quantity = nullptr;
   const Finding* finding = nullptr;
@@ -41,10 +43,12 @@ struct ComparisonRow {
   int paper_sign = 0;
   std::string source;
 
-  /// "same", "other", or empty where a side has no sign.
+  /// "same", "other", "zero" where ours is exactly that and the paper's is not, or empty where
+  /// there is no sign to compare: levels, and tests of containment.
   std::string verdict() const;
   /// The paper's own result includes zero, or its adjusted p is at least 0.05.
   bool paper_inconclusive() const;
+  std::string full_name() const { return title.empty() ? name : name + ": " + title; }
 };
 ComparisonRow row_of(const std::string& question, const TestFinding& test);
 ComparisonRow row_of(const std::string& question, const ReadoutFinding& readout);

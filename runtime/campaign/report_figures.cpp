@@ -125,7 +125,8 @@ class Figures {
   }
 
   static std::string grid(const Names& figures) {
-    std::string out = "<div class=\"figures\">\n";
+    std::string out =
+        fmt::format("<div class=\"figures{}\">\n", figures.size() == 1 ? " single" : "");
     for (std::string const& f : figures) out += f;
     return out + "</div>\n";
   }

@@ -19,9 +19,11 @@ section{margin-top:44px;border-top:1px solid var(--axis);padding-top:2px}
 section h2{margin-top:18px}
 h3{font-size:15.5px;margin:22px 0 8px}
 .card+.card,.figures+.card,.figures+h3{margin-top:16px}
+.figures.single{grid-template-columns:minmax(0,640px)}
 .badge{display:inline-block;border:1px solid var(--axis);border-radius:9px;padding:0 8px;
 font-size:12px;font-style:italic;color:var(--soft);font-weight:400;margin-left:8px}
 td.same{color:var(--s2);font-weight:600}
+td.zero{color:var(--soft)}
 td.other{color:var(--s1);font-weight:600}
 td.text,th.text{text-align:left}
 tr.group td{background:var(--bg);font-weight:600;text-align:left}
@@ -98,18 +100,19 @@ class Page {
           "<tr><td class=\"name\"><a href=\"#{0}\">{0}</a></td>{1}<td>{2} of {3}</td>{4}{5}</tr>\n",
           q.question->id, cell(q.question->text, "text"), q.present, q.declared,
           cell(q.compared > 0 ? fmt::format("{}", q.compared) : "none"),
-          cell(q.compared > 0 ? fmt::format("{}", q.same_sign) : ""));
+          cell(q.compared > 0 ? fmt::format("{}", q.same_sign) : "") +
+              cell(q.zero > 0 ? fmt::format("{}", q.zero) : ""));
     return "<h2>Questions" + badge() +
            "</h2>\n<div class=\"card\"><div class=\"scroll\"><table><thead><tr><th class=\"name\">"
            "question</th><th class=\"text\"></th><th>cells</th><th>effects compared</th><th>same "
-           "sign as the paper</th></tr></thead><tbody>" +
+           "sign as the paper</th><th>ours is 0</th></tr></thead><tbody>" +
            rows + "</tbody></table></div></div>\n";
   }
 
   static std::string sign_cell(const ComparisonRow& row) {
     std::string const verdict = row.verdict();
     if (verdict.empty()) return cell("");
-    return cell(verdict + (row.paper_inconclusive() ? " (paper: inconclusive)" : ""), verdict);
+    return cell(verdict + (row.paper_inconclusive() ? "*" : ""), verdict);
   }
 
   std::string summary() const {
@@ -117,31 +120,31 @@ class Page {
     std::string last;
     for (ComparisonRow const& row : report_.summary()) {
       if (row.question != last)
-        rows += fmt::format("<tr class=\"group\"><td class=\"name\" colspan=\"9\">{}</td></tr>\n",
+        rows += fmt::format("<tr class=\"group\"><td class=\"name\" colspan=\"10\">{}</td></tr>\n",
                             row.question);
       last = row.question;
-      rows += "<tr>" + cell(row.name, "name") +
+      rows += "<tr>" + cell(row.full_name(), "name") +
               cell(row.quantity->form == Form::difference ? "" : row.unit) + cell(paper_text(row)) +
               cell(row.finding->value ? value_text(*row.quantity, row.finding->value) : "not run") +
               cell(interval_text(*row.quantity, row.finding->low, row.finding->high)) +
-              cell(row.test != nullptr ? p_text(row.test->adjusted) : "") + sign_cell(row) +
+              cell(row.test != nullptr ? p_text(row.test->adjusted) : "") +
+              cell(row.test != nullptr ? row.test->decision : "") + sign_cell(row) +
               cell(row.source) + "<td>" + cells_html(*row.quantity, *row.finding, cells_) +
               "</td></tr>\n";
     }
     return "<h2>Paper and ours" + badge() +
            "</h2>\n<div class=\"card\"><div class=\"scroll\"><table><thead><tr><th class=\"name\">"
            "effect</th><th>unit</th><th>paper</th><th>ours</th><th>interval or seed range</th><th>"
-           "adjusted p</th><th>sign</th><th>paper’s source</th><th>seeds</th></tr></thead><tbody>" +
+           "adjusted p</th><th>decision</th><th>sign</th><th>paper’s source</th><th>seeds</th></tr>"
+           "</thead><tbody>" +
            rows +
            "</tbody></table></div><p class=\"soft\">Effects are means of the seedwise effects; the "
            "sections say how each interval is formed. A row without adjusted p is no declared "
            "test, "
-           "or its family is not complete.</p></div>\n";
+           "or its family is not complete. * The paper’s own result is inconclusive.</p></div>\n";
   }
 
   std::string section(const QuestionFindings& q) const {
-    std::string figures;  // simulated or measured
-    for (TestFinding const& t : q.tests) figures += figures.empty() ? t.finding.figures() : "";
     std::string const badge = badge_of(q.present > 0 ? results_.figures() : "");
     std::string out = fmt::format("<section id=\"{0}\"><h2>{0}: {1}{2}</h2>\n", q.question->id,
                                   escape_html(q.question->text), badge);
@@ -199,7 +202,7 @@ class Page {
       ComparisonRow const row = row_of(q.question->id, t);
       Finding const& f = t.finding;
       rows +=
-          "<tr>" + cell(t.test->id, "name") + cell(resolved_text(t), "text") + cell(row.unit) +
+          "<tr>" + cell(t.test->id, "name") + cell(t.shown.text(), "text") + cell(row.unit) +
           cell(paper_text(row)) + cell(interval_text(t.quantity, row.paper_low, row.paper_high)) +
           cell(p_text(row.paper_p)) + cell(f.value ? value_text(t.quantity, f.value) : "not run") +
           cell(f.low ? fmt::format("{} ({})", interval_text(t.quantity, f.low, f.high),
@@ -217,18 +220,6 @@ class Page {
            rows + "</tbody></table></div></div>\n";
   }
 
-  /// The contrast with our chosen headroom where it has one.
-  std::string resolved_text(const TestFinding& t) const {
-    Quantity q = t.quantity;
-    auto const resolve = [&](Contrast& c) {
-      c.arm_point = results_.resolved(c.arm_point, c.arm).value_or(c.arm_point);
-      c.baseline_point = results_.resolved(c.baseline_point, c.baseline).value_or(c.baseline_point);
-    };
-    resolve(q.contrast);
-    if (q.less) resolve(*q.less);
-    return q.text();
-  }
-
   static std::string decision(const TestFinding& t) {
     if (!t.decision.empty()) return t.decision;
     if (!t.finding.complete())
@@ -239,30 +230,37 @@ class Page {
   std::string readouts(const char* title, const std::vector<ReadoutFinding>& list,
                        const QuestionFindings& q, const std::string& badge) const {
     if (list.empty()) return "";
+    bool const levels = !list.front().paper.quantity.effect();
+    bool const intervals = std::any_of(
+        list.begin(), list.end(), [](const ReadoutFinding& r) { return r.paper.low.has_value(); });
     std::string rows;
     for (ReadoutFinding const& r : list) {
       ComparisonRow const row = row_of(q.question->id, r);
+      Quantity const& quantity = *row.quantity;
       Finding const& f = r.finding;
-      rows += "<tr>" + cell(row.quantity->text(), "name") +
-              cell(row.quantity->effect() && row.quantity->form != Form::difference
-                       ? fmt::format("{}, {}", info(row.quantity->metric).title, row.unit)
-                       : row.unit,
-                   "text") +
-              cell(paper_text(row)) +
-              cell(interval_text(*row.quantity, row.paper_low, row.paper_high)) +
-              cell(f.value ? value_text(*row.quantity, f.value) : "not run") +
-              cell(f.low ? fmt::format("{} ({})", interval_text(*row.quantity, f.low, f.high),
+      std::string of = row.unit;
+      if (quantity.effect() && quantity.form != Form::difference)
+        of = fmt::format("{}, {}", info(quantity.metric).title, row.unit);
+      std::string ratio;
+      if (f.value && row.paper && *row.paper > 0)
+        ratio = fmt::format("{:.2f}", *f.value / *row.paper);
+      rows += "<tr>" + cell(quantity.text(), "name") + cell(quantity.contrast.experiment, "text") +
+              cell(of, "text") + cell(paper_text(row)) +
+              (intervals ? cell(interval_text(quantity, row.paper_low, row.paper_high)) : "") +
+              cell(f.value ? value_text(quantity, f.value) : "not run") +
+              cell(f.low ? fmt::format("{} ({})", interval_text(quantity, f.low, f.high),
                                        interval_name(f.interval))
                          : "") +
-              sign_cell(row) + cell(row.source) + "<td>" + cells_html(*row.quantity, f, cells_) +
-              "</td></tr>\n";
+              (levels ? cell(ratio) : sign_cell(row)) + cell(row.source) + "<td>" +
+              cells_html(quantity, f, cells_) + "</td></tr>\n";
     }
     return fmt::format(
         "<h3>{}{}</h3><div class=\"card\"><div class=\"scroll\"><table><thead><tr><th "
-        "class=\"name\">quantity</th><th class=\"text\">of</th><th>paper</th><th>paper’s interval"
-        "</th><th>ours</th><th>interval</th><th>sign</th><th>paper’s source</th><th>seeds</th>"
-        "</tr></thead><tbody>{}</tbody></table></div></div>\n",
-        title, badge, rows);
+        "class=\"name\">quantity</th><th class=\"text\">experiment</th><th class=\"text\">of</th>"
+        "<th>paper</th>{}<th>ours</th><th>interval</th><th>{}</th><th>paper’s source</th><th>seeds"
+        "</th></tr></thead><tbody>{}</tbody></table></div></div>\n",
+        title, badge, intervals ? "<th>paper’s interval</th>" : "",
+        levels ? "ours / paper" : "sign", rows);
   }
   std::string effects(const QuestionFindings& q, const std::string& badge) const {
     return readouts("Other effects", q.effects, q, badge);
@@ -274,10 +272,12 @@ class Page {
   /// Every arm at every point.
   std::string absolute(const QuestionFindings& q, const std::string& badge) const {
     constexpr Metric columns[] = {
-        Metric::throughput,      Metric::ttft_p99,    Metric::e2e_p99,     Metric::tpot_p99,
-        Metric::c_once,          Metric::submitted,   Metric::running,     Metric::waiting,
-        Metric::hit_rate,        Metric::preemptions, Metric::adopt_depth, Metric::recurrent_depth,
-        Metric::attention_depth, Metric::stranded,    Metric::pins};
+        Metric::throughput,      Metric::ttft_p99,    Metric::e2e_p99,
+        Metric::tpot_p99,        Metric::c_once,      Metric::submitted,
+        Metric::running,         Metric::waiting,     Metric::hit_rate,
+        Metric::preemptions,     Metric::adopt_depth, Metric::recurrent_depth,
+        Metric::attention_depth, Metric::gap_depth,   Metric::replay_different,
+        Metric::stranded,        Metric::pins};
     std::string out;
     for (Experiment const& e : q.question->experiments) {
       std::vector<std::pair<std::string, std::string>> places;

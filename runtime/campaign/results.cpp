@@ -100,7 +100,7 @@ Results::Results(const CampaignFolder& folder) {
   std::tie(settings_, selection) = folder.declared();
   catalogue_ = declare(settings_);
   choices_ = folder.choices();
-  add_confirmation(catalogue_, choices_);
+  add_chosen_cells(catalogue_, choices_);
 
   std::map<std::string, std::string> missing;  // file name by id
   for (int const stage : {1, 2})
@@ -144,7 +144,7 @@ std::optional<std::string> Results::resolved(const std::string& point,
   constexpr std::string_view selected = " f=selected";
   if (!point.ends_with(selected)) return point;
   std::string const budget = point.substr(0, point.size() - selected.size());
-  for (HeadroomChoice const& choice : choices_)
+  for (HeadroomChoice const& choice : choices_.headroom)
     if (choice.budget == budget && choice.arm == arm)
       return headroom_point(budget, choice.headroom);
   return std::nullopt;

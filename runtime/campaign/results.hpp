@@ -105,7 +105,7 @@ class Results {
 
   const Catalogue& catalogue() const noexcept { return catalogue_; }
   const CampaignSettings& settings() const noexcept { return settings_; }
-  const std::vector<HeadroomChoice>& choices() const noexcept { return choices_; }
+  const std::vector<HeadroomChoice>& choices() const noexcept { return choices_.headroom; }
   std::size_t cell_count() const noexcept { return cells_.size(); }
 
   /// Empty for what is not declared. "f=selected" is resolved by the choices; without them there
@@ -121,7 +121,7 @@ class Results {
  private:
   CampaignSettings settings_;
   Catalogue catalogue_;
-  std::vector<HeadroomChoice> choices_;
+  Choices choices_;
   std::map<std::string, CellValues> cells_;  ///< by id
   std::map<std::array<std::string, 3>, CellGroup> groups_;
   std::map<std::string, Coverage> coverage_;

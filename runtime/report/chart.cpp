@@ -15,7 +15,6 @@ namespace hybridstate::runtime {
 
 namespace {
 
-constexpr double left = 62;
 constexpr double top = 20;
 constexpr double bottom = 270;
 constexpr double band_part = 0.78;  ///< of a category's width that its marks take
@@ -107,9 +106,12 @@ void append_value(std::string& out, const Chart& chart, const ChartMark& mark, d
 }  // namespace
 
 std::string chart_svg(const Chart& chart) {
-  double const right = chart.width - 12;
   std::vector<double> const values = all_values(chart);
   Scale const y = value_scale(chart, values);
+  std::size_t widest = 0;
+  for (double const tick : y.ticks) widest = std::max(widest, letters(tick_text(tick)));
+  double const left = 34 + 7.0 * static_cast<double>(widest);
+  double const right = chart.width - 12;
   std::string out = open_svg(chart.width, bottom + (chart.x_title.empty() ? 26 : 44), chart.label);
   append_y_axis(out, y, left, right, chart.y_title, 14);
   append_text(out, left, 11, "start", "tag", chart.tag);
@@ -158,7 +160,9 @@ std::string chart_svg(const Chart& chart) {
                          R"svg(<circle cx="{}" cy="{}" r="8.5" class="published"/>)svg", at(x),
                          at(y(*mark.value)));
       }
-      if (mark.published) append_diamond(diamonds, x, y(*mark.published), mark.title);
+      // Beside a bar's whisker, but on a point.
+      double const aside = series.kind == ChartKind::bars ? 0.27 * slot : 0;
+      if (mark.published) append_diamond(diamonds, x + aside, y(*mark.published), mark.title);
     }
   }
   out += diamonds;

@@ -143,6 +143,10 @@ TEST_CASE("Q9: Table G-7 comes out of cells that hold Table G-5") {
   check_near(share.at("value"), 15.2563, 0.0005);
   CHECK(share.at("decision") == "interval excludes 0");
   CHECK(named(q9.at("tests"), "Delta_ISOLATE").at("decision") == "interval includes 0");
+  // Equal values are no sign.
+  MadeCampaign const equal({{"Q9", SeedFilter()}}, [](auto&&...) { return 500.0; });
+  Json const equal_report = equal.json();
+  CHECK(named(question(equal_report, "Q9").at("tests"), "K_ret").at("sign") == "zero");
   // Ten percent in both modes interact with nothing.
   for (Json const& other : q9.at("effects")) {
     if (other.at("quantity").get<std::string>().find("producer") == std::string::npos) continue;
