@@ -72,7 +72,7 @@ class Page {
   std::string heading() const {
     CampaignSettings const& s = results_.settings();
     std::string out;
-    if (results_.figures().starts_with("simulated"))
+    if (results_.figures() == "simulated")
       out +=
           "<p class=\"soft\">Figures are simulated: the memory management is real, the step times "
           "come from a model fitted to an A100 40GB. The paper’s are measured.</p>\n";

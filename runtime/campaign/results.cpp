@@ -160,11 +160,8 @@ const CellGroup& Results::group(const std::string& experiment, const std::string
 }
 
 std::string Results::figures() const {
-  bool simulated = false;
-  bool measured = false;
-  for (auto const& [id, cell] : cells_) (cell.simulated ? simulated : measured) = true;
-  if (simulated && measured) return "simulated in part";
-  return simulated ? "simulated" : measured ? "measured" : "";
+  if (cells_.empty()) return "";
+  return cells_.begin()->second.simulated ? "simulated" : "measured";
 }
 
 }  // namespace hybridstate::runtime

@@ -115,7 +115,7 @@ class Results {
   /// The point with "f=selected" replaced by the arm's choice; nothing without the choice.
   std::optional<std::string> resolved(const std::string& point, const std::string& arm) const;
   const Coverage& coverage(const std::string& experiment) const { return coverage_.at(experiment); }
-  /// "simulated", "measured" or, where cells of an experiment differ, both.
+  /// "simulated" or "measured", as all cells of a campaign are; empty without cells.
   std::string figures() const;
 
  private:

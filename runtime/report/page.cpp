@@ -63,7 +63,7 @@ svg .small{font-size:11px}
 .axis{stroke:var(--axis);stroke-width:1;fill:none}
 .whisker{stroke:var(--ink);stroke-width:1.5;fill:none}
 .seed{fill:var(--card);stroke:var(--ink);stroke-width:1;fill-opacity:.75}
-.published{fill:none;stroke:var(--ink);stroke-width:1.7;paint-order:stroke}
+.published{fill:none;stroke:var(--ink);stroke-width:1.7}
 .line{fill:none;stroke-width:2;stroke-linejoin:round;stroke-linecap:round}
 .band{stroke:none}
 .area{stroke:var(--card);stroke-width:.6}
