@@ -18,6 +18,7 @@ a{color:inherit}
 section{margin-top:44px;border-top:1px solid var(--axis);padding-top:2px}
 section h2{margin-top:18px}
 h3{font-size:15.5px;margin:22px 0 8px}
+details+.figures{margin-top:12px}
 .card+.card,.figures+.card,.figures+h3{margin-top:16px}
 .figures.single{grid-template-columns:minmax(0,640px)}
 .badge{display:inline-block;border:1px solid var(--axis);border-radius:9px;padding:0 8px;
@@ -50,6 +51,32 @@ std::string interval_text(const Quantity& q, std::optional<double> low,
 std::string paper_text(const ComparisonRow& row) {
   if (row.paper_sign != 0) return row.paper_sign < 0 ? "below 0" : "above 0";
   return value_text(*row.quantity, row.paper);
+}
+
+/// A card with a table. The first heading is that of the names; the text columns begin with "|";
+/// empty ones are left out. `note` is HTML below it.
+std::string table_html(const std::vector<std::string>& headings, const std::string& rows,
+                       const std::string& note = "") {
+  std::string head;
+  for (std::size_t i = 0; i < headings.size(); ++i) {
+    std::string_view text = headings[i];
+    if (i > 0 && text.empty()) continue;
+    std::string_view css = i == 0 ? " class=\"name\"" : "";
+    if (text.starts_with('|')) {
+      css = " class=\"text\"";
+      text.remove_prefix(1);
+    }
+    head += fmt::format("<th{}>{}</th>", css, escape_html(text));
+  }
+  return fmt::format(
+      "<div class=\"card\"><div class=\"scroll\"><table><thead><tr>{}</tr></thead><tbody>\n{}"
+      "</tbody></table></div>{}</div>\n",
+      head, rows, note);
+}
+
+std::string group_row(std::size_t columns, const std::string& text) {
+  return fmt::format("<tr class=\"group\"><td class=\"name\" colspan=\"{}\">{}</td></tr>\n",
+                     columns, escape_html(text));
 }
 
 class Page {
@@ -102,11 +129,9 @@ class Page {
           cell(q.compared > 0 ? fmt::format("{}", q.compared) : "none"),
           cell(q.compared > 0 ? fmt::format("{}", q.same_sign) : "") +
               cell(q.zero > 0 ? fmt::format("{}", q.zero) : ""));
-    return "<h2>Questions" + badge() +
-           "</h2>\n<div class=\"card\"><div class=\"scroll\"><table><thead><tr><th class=\"name\">"
-           "question</th><th class=\"text\"></th><th>cells</th><th>effects compared</th><th>same "
-           "sign as the paper</th><th>ours is 0</th></tr></thead><tbody>" +
-           rows + "</tbody></table></div></div>\n";
+    return "<h2>Questions" + badge() + "</h2>\n" +
+           table_html({"question", "|", "cells", "effects of the paper", "same sign", "ours is 0"},
+                      rows);
   }
 
   static std::string sign_cell(const ComparisonRow& row) {
@@ -119,29 +144,28 @@ class Page {
     std::string rows;
     std::string last;
     for (ComparisonRow const& row : report_.summary()) {
-      if (row.question != last)
-        rows += fmt::format("<tr class=\"group\"><td class=\"name\" colspan=\"10\">{}</td></tr>\n",
-                            row.question);
+      if (row.question != last) rows += group_row(8, row.question);
       last = row.question;
-      rows += "<tr>" + cell(row.full_name(), "name") +
-              cell(row.quantity->form == Form::difference ? "" : row.unit) + cell(paper_text(row)) +
+      // The names of differences end in their unit.
+      bool const percent = row.quantity->form == Form::difference || row.unit == "%";
+      std::string decision = row.test != nullptr ? row.test->decision : "";
+      if (row.test != nullptr && row.test->adjusted)
+        decision += fmt::format(", p = {:.4f}", *row.test->adjusted);
+      rows += "<tr>" + cell(row.full_name() + (percent ? "" : ", " + row.unit), "name") +
+              cell(paper_text(row)) +
               cell(row.finding->value ? value_text(*row.quantity, row.finding->value) : "not run") +
               cell(interval_text(*row.quantity, row.finding->low, row.finding->high)) +
-              cell(row.test != nullptr ? p_text(row.test->adjusted) : "") +
-              cell(row.test != nullptr ? row.test->decision : "") + sign_cell(row) +
-              cell(row.source) + "<td>" + cells_html(*row.quantity, *row.finding, cells_) +
-              "</td></tr>\n";
+              cell(decision) + sign_cell(row) + cell(row.source) + "<td>" +
+              cells_html(*row.quantity, *row.finding, cells_) + "</td></tr>\n";
     }
-    return "<h2>Paper and ours" + badge() +
-           "</h2>\n<div class=\"card\"><div class=\"scroll\"><table><thead><tr><th class=\"name\">"
-           "effect</th><th>unit</th><th>paper</th><th>ours</th><th>interval or seed range</th><th>"
-           "adjusted p</th><th>decision</th><th>sign</th><th>paper’s source</th><th>seeds</th></tr>"
-           "</thead><tbody>" +
-           rows +
-           "</tbody></table></div><p class=\"soft\">Effects are means of the seedwise effects; the "
-           "sections say how each interval is formed. A row without adjusted p is no declared "
-           "test, "
-           "or its family is not complete. * The paper’s own result is inconclusive.</p></div>\n";
+    return "<h2>Paper and ours" + badge() + "</h2>\n" +
+           table_html({"effect", "paper", "ours", "interval or seed range", "decision", "sign",
+                       "paper’s source", "seeds"},
+                      rows,
+                      "<p class=\"soft\">Means of the seedwise effects, in percent unless the name "
+                      "says otherwise; the sections say how each interval is formed. A row without "
+                      "a decision is no declared test, or its family is not complete. * The "
+                      "paper’s own result is inconclusive.</p>");
   }
 
   std::string section(const QuestionFindings& q) const {
@@ -187,37 +211,38 @@ class Page {
 
   std::string tests(const QuestionFindings& q, const std::string& badge) const {
     if (q.tests.empty()) return "";
+    bool const intervals = std::any_of(q.tests.begin(), q.tests.end(), [](const TestFinding& t) {
+      return t.paper != nullptr && t.paper->low;
+    });
     std::string rows;
     std::string last;
     for (TestFinding const& t : q.tests) {
       Family const& family = *t.family;
       if (family.id != last)
-        rows += fmt::format(
-            "<tr class=\"group\"><td class=\"name\" colspan=\"13\">family {}, {} tests: {}; {}{}; "
-            "{} timebase</td></tr>\n",
-            family.id, family.tests.size(), statistic_name(family.statistic),
-            family.holm ? "Holm" : "no correction", family.two_looks ? ", two looks" : "",
-            family.timebase);
+        rows += group_row(
+            13, fmt::format("family {}, {} tests: {}; {}{}; {} timebase; interval: {}", family.id,
+                            family.tests.size(), statistic_name(family.statistic),
+                            family.holm ? "Holm" : "no correction",
+                            family.two_looks ? ", two looks" : "", family.timebase,
+                            interval_name(t.finding.interval)));
       last = family.id;
       ComparisonRow const row = row_of(q.question->id, t);
       Finding const& f = t.finding;
-      rows +=
-          "<tr>" + cell(t.test->id, "name") + cell(t.shown.text(), "text") + cell(row.unit) +
-          cell(paper_text(row)) + cell(interval_text(t.quantity, row.paper_low, row.paper_high)) +
-          cell(p_text(row.paper_p)) + cell(f.value ? value_text(t.quantity, f.value) : "not run") +
-          cell(f.low ? fmt::format("{} ({})", interval_text(t.quantity, f.low, f.high),
-                                   interval_name(f.interval))
-                     : "") +
-          cell(fmt::format("{}/{}", f.positive(), f.negative())) + cell(p_text(t.adjusted)) +
-          cell(decision(t)) + sign_cell(row) + "<td>" + cells_html(t.quantity, f, cells_) +
-          "</td></tr>\n";
+      rows += "<tr>" + cell(t.test->id, "name") + cell(t.shown.text(), "text") + cell(row.unit) +
+              cell(paper_text(row)) +
+              (intervals ? cell(interval_text(t.quantity, row.paper_low, row.paper_high)) : "") +
+              cell(p_text(row.paper_p)) +
+              cell(f.value ? value_text(t.quantity, f.value) : "not run") +
+              cell(interval_text(t.quantity, f.low, f.high)) +
+              cell(fmt::format("{}/{}", f.positive(), f.negative())) + cell(p_text(t.adjusted)) +
+              cell(decision(t)) + sign_cell(row) + "<td>" + cells_html(t.quantity, f, cells_) +
+              "</td></tr>\n";
     }
-    return "<h3>Declared tests" + badge +
-           "</h3><div class=\"card\"><div class=\"scroll\"><table><thead><tr><th class=\"name\">"
-           "test</th><th class=\"text\">contrast</th><th>unit</th><th>paper</th><th>paper’s "
-           "interval</th><th>paper’s p</th><th>ours</th><th>interval</th><th>seeds +/-</th><th>"
-           "adjusted p</th><th>decision</th><th>sign</th><th>seeds</th></tr></thead><tbody>" +
-           rows + "</tbody></table></div></div>\n";
+    return "<h3>Declared tests" + badge + "</h3>" +
+           table_html({"test", "|contrast", "unit", "paper", intervals ? "paper’s interval" : "",
+                       "paper’s p", "ours", "interval", "seeds +/-", "adjusted p", "decision",
+                       "sign", "seeds"},
+                      rows);
   }
 
   static std::string decision(const TestFinding& t) {
@@ -254,13 +279,11 @@ class Page {
               (levels ? cell(ratio) : sign_cell(row)) + cell(row.source) + "<td>" +
               cells_html(quantity, f, cells_) + "</td></tr>\n";
     }
-    return fmt::format(
-        "<h3>{}{}</h3><div class=\"card\"><div class=\"scroll\"><table><thead><tr><th "
-        "class=\"name\">quantity</th><th class=\"text\">experiment</th><th class=\"text\">of</th>"
-        "<th>paper</th>{}<th>ours</th><th>interval</th><th>{}</th><th>paper’s source</th><th>seeds"
-        "</th></tr></thead><tbody>{}</tbody></table></div></div>\n",
-        title, badge, intervals ? "<th>paper’s interval</th>" : "",
-        levels ? "ours / paper" : "sign", rows);
+    return fmt::format("<h3>{}{}</h3>", title, badge) +
+           table_html(
+               {"quantity", "|experiment", "|of", "paper", intervals ? "paper’s interval" : "",
+                "ours", "interval", levels ? "ours / paper" : "sign", "paper’s source", "seeds"},
+               rows);
   }
   std::string effects(const QuestionFindings& q, const std::string& badge) const {
     return readouts("Other effects", q.effects, q, badge);
@@ -298,9 +321,9 @@ class Page {
         }
       }
       if (shown.empty()) continue;
-      std::string head;
-      for (Metric const metric : shown)
-        head += fmt::format("<th>{}</th>", escape_html(info(metric).title));
+      std::vector<std::string> headings = {"point, arm"};
+      for (Metric const metric : shown) headings.emplace_back(info(metric).title);
+      headings.emplace_back("seeds");
       std::string rows;
       for (std::size_t i = 0; i < places.size(); ++i) {
         auto const& [point, arm] = places[i];
@@ -313,10 +336,9 @@ class Page {
                 "</td></tr>\n";
       }
       out += fmt::format(
-          "<details><summary>{}: every arm at every point</summary><div class=\"card\"><h3>Means "
-          "over seeds{}</h3><div class=\"scroll\"><table><thead><tr><th class=\"name\">point, arm"
-          "</th>{}<th>seeds</th></tr></thead><tbody>{}</tbody></table></div></div></details>\n",
-          escape_html(e.id), badge, head, rows);
+          "<details><summary>{}: every arm at every point</summary><h3>Means over seeds{}</h3>{}"
+          "</details>\n",
+          escape_html(e.id), badge, table_html(headings, rows));
     }
     return out;
   }
@@ -341,11 +363,9 @@ class Page {
               cell(fmt::format("{:.2f}", choice.best)) + cell(choice.experiment) + "</tr>\n";
     }
     if (rows.empty()) return "";
-    return "<h3>Chosen headroom" + badge() +
-           "</h3><div class=\"card\"><div class=\"scroll\"><table><thead><tr><th class=\"name\">"
-           "budget, arm</th><th>paper’s f</th><th>our f</th><th>highest mean at</th><th>from the "
-           "cells of</th></tr></thead><tbody>" +
-           rows + "</tbody></table></div></div>\n";
+    return "<h3>Chosen headroom" + badge() + "</h3>" +
+           table_html({"budget, arm", "paper’s f", "our f", "highest mean at", "from the cells of"},
+                      rows);
   }
 
   std::string missing(const QuestionFindings& q) const {

@@ -24,11 +24,13 @@ void append_title(std::string& out, const std::string& title) {
   if (!title.empty()) out += "<title>" + escape_html(title) + "</title>";
 }
 
-void append_diamond(std::string& out, double x, double y, const std::string& title) {
+void append_diamond(std::string& out, double x, double y, std::string_view colour,
+                    const std::string& title) {
   constexpr double r = 5.5;
-  fmt::format_to(std::back_inserter(out),
-                 R"svg(<path d="M{} {}L{} {}L{} {}L{} {}Z" class="published">)svg", at(x),
-                 at(y - r), at(x + r), at(y), at(x), at(y + r), at(x - r), at(y));
+  fmt::format_to(
+      std::back_inserter(out),
+      R"svg(<path d="M{} {}L{} {}L{} {}L{} {}Z" class="published" style="stroke:{}">)svg", at(x),
+      at(y - r), at(x + r), at(y), at(x), at(y + r), at(x - r), at(y), colour);
   append_title(out, title);
   out += "</path>";
 }
@@ -50,7 +52,10 @@ std::vector<double> all_values(const Chart& chart) {
 Scale value_scale(const Chart& chart, std::vector<double> values) {
   if (chart.from_zero || values.empty()) values.push_back(0);
   auto const [least, most] = std::minmax_element(values.begin(), values.end());
-  return range_scale(*least, *most, bottom, top, 5);
+  // Room for the values beyond bars.
+  double const room = chart.from_zero ? 0.07 * (*most - *least) : 0;
+  return range_scale(*least < 0 ? *least - room : *least, *most > 0 ? *most + room : *most, bottom,
+                     top, 5);
 }
 
 void append_whisker(std::string& out, const ChartMark& mark, double x, const Scale& y) {
@@ -160,9 +165,12 @@ std::string chart_svg(const Chart& chart) {
                          R"svg(<circle cx="{}" cy="{}" r="8.5" class="published"/>)svg", at(x),
                          at(y(*mark.value)));
       }
-      // Beside a bar's whisker, but on a point.
-      double const aside = series.kind == ChartKind::bars ? 0.27 * slot : 0;
-      if (mark.published) append_diamond(diamonds, x + aside, y(*mark.published), mark.title);
+      if (!mark.published) continue;
+      // Beside the whisker.
+      bool const bars = series.kind == ChartKind::bars;
+      append_diamond(diamonds, x + (bars ? 0.27 * slot : std::min(11.0, 0.3 * band)),
+                     y(*mark.published), bars ? std::string_view("var(--ink)") : series.look.colour,
+                     mark.title);
     }
   }
   out += diamonds;

@@ -41,8 +41,9 @@ class MadeCampaign {
     std::map<std::string, double> rates;
     for (Question const& question : catalogue.questions)
       for (Experiment const& e : question.experiments)
-        for (Entry const& entry : e.entries)
-          rates.emplace(cell_id(entry.cell), selection.contains(question.id) ? rate(e, entry) : 0);
+        for (Entry const& entry :
+             e.entries)  // the last of the experiments that share a cell decides
+          if (selection.contains(question.id)) rates[cell_id(entry.cell)] = rate(e, entry);
     for (PlannedCell const& planned : planned_cells(catalogue, selection, 1)) {
       double const value = rates.at(cell_id(planned.cell));
       folder_.save(

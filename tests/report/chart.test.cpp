@@ -59,7 +59,7 @@ TEST_CASE("bars, lines and points hold every value, and the published one as a d
     Chart const chart = two_arms(kind);
     std::string const svg = chart_svg(chart);
     CHECK(occurrences(svg, ">simulated</text>") == 1);
-    CHECK(occurrences(svg, "class=\"published\"") == 1);
+    CHECK(occurrences(svg, "class=\"published\" ") == 1);
     CHECK(occurrences(svg, "class=\"seed\"") == 6);
     CHECK(occurrences(svg, "class=\"whisker\"") == 9);  // three, each with two ends
     CHECK(occurrences(svg, "<rect") == (kind == ChartKind::bars ? 3 : 0));
