@@ -65,7 +65,7 @@ void add_q1_to_q5(List& list) {
            "Appendix E.2", headline);
   Quantity load = effect(relative, Metric::throughput, "Q5.high-load", "b108 4.5/s", "D0", "S2");
   load.less = Contrast{"Q5.high-load", "D0", "b108 3/s", "S2", "b108 3/s"};
-  list.add(load, 8.43, "Section 5.3: -4.74 less -13.17", headline);
+  list.add(load, 8.43, "Section 5.3", headline);
   // The runs of Figure 5 at the loads where other tables print them.
   struct Load {
     const char* experiment;
@@ -132,7 +132,7 @@ void add_depths(List& list) {
     }
   list.add(
       between(Form::difference, Metric::adopt_depth, "Q7.trace", "S2", "f=0.19 ON", "S2", "f=0 ON"),
-      (785.1 + 650.2 + 554.7) / 3, "Section 5.5, mean of three seeds", headline);
+      (785.1 + 650.2 + 554.7) / 3, "Section 5.5", headline);
   for (char const* point : {"f=0 ON", "f=0.19 ON"})
     list.add(level(Metric::gap_depth, "Q7.trace", point, "S2"), 0, "Section 5.5");
 
@@ -159,7 +159,7 @@ void add_depths(List& list) {
   auto const change = [](Metric metric) {
     return effect(Form::difference, metric, "Q8.depth", "SHARE", "S2+Retention", "S2");
   };
-  constexpr const char* g4 = "Table G-4, mean of three seeds";
+  constexpr const char* g4 = "Table G-4";
   list.add(change(Metric::adopt_depth), (703.15 + 1438.72 + 1092.27) / 3, g4, headline);
   list.add(change(Metric::recurrent_depth), (703.15 + 1443.84 + 1092.27) / 3, g4, headline);
   list.add(change(Metric::attention_depth), (51.20 + 122.88 + 71.68) / 3, g4, headline);
@@ -187,7 +187,7 @@ void add_retention(List& list) {
     return effect(Form::log_percent, Metric::throughput, "Q9.retention", mode, "S2+Retention",
                   "S2");
   };
-  constexpr const char* g7 = "Table G-7, span sensitivity";
+  constexpr const char* g7 = "Table G-7";
   auto const with_interval = [&](Quantity q, double value, double low, double high) {
     PaperReadout& readout = list.add(std::move(q), value, g7);
     readout.low = low;
@@ -234,7 +234,7 @@ void add_appendices(List& list) {
   for (char const* arm : {"S1", "S2"}) {
     PaperReadout& readout =
         list.add(effect(Form::relative, Metric::throughput, "granite.four-arms", "8/s", arm, "S0"),
-                 0, "Appendix E.7: below S0", headline);
+                 0, "Appendix E.7", headline);
     readout.value.reset();
     readout.sign = -1;
   }

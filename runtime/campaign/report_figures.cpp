@@ -43,7 +43,6 @@ struct Plot {
   std::vector<PlottedSeries> series;
   bool from_zero = true;
   int decimals = 0;
-  double width = 560;
 };
 
 class Figures {
@@ -87,7 +86,6 @@ class Figures {
     chart.categories = plot.categories;
     chart.from_zero = plot.from_zero;
     chart.decimals = plot.decimals;
-    chart.width = plot.width;
     std::string table;
     for (PlottedSeries const& series : plot.series) {
       ChartSeries drawn{series.name, {series.colour, ""}, series.kind, series.hollow, {}};
@@ -97,7 +95,7 @@ class Figures {
         if (chart.tag.empty()) chart.tag = f.figures();
         PaperReadout const* const paper = paper_of(q);
         ChartMark mark{f.value, f.low, f.high, {}, {}, plot.categories[c] == series.ring, ""};
-        if (f.seeds.size() > 1)
+        if (f.seeds.size() > 1 && series.kind == ChartKind::bars)
           for (SeedFinding const& s : f.seeds)
             mark.dots.emplace_back(fmt::format("seed {}", s.seed), s.value);
         if (paper != nullptr) mark.published = paper->value;
@@ -293,7 +291,6 @@ class Figures {
                   labels,
                   levels(metric, "Q6.confirmation", {"D0", "S2"}, points, ChartKind::line),
                   false};
-        plot.width = 440;
         for (PlottedSeries& series : plot.series)
           for (HeadroomChoice const& choice : results_.choices())
             if (choice.budget == b && choice.arm == series.name)

@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::string_view more_style = R"css(
 a{color:inherit}
+main{max-width:1320px}
 section{margin-top:44px;border-top:1px solid var(--axis);padding-top:2px}
 section h2{margin-top:18px}
 h3{font-size:15.5px;margin:22px 0 8px}
@@ -23,6 +24,7 @@ details+.figures{margin-top:12px}
 .figures.single{grid-template-columns:minmax(0,640px)}
 .badge{display:inline-block;border:1px solid var(--axis);border-radius:9px;padding:0 8px;
 font-size:12px;font-style:italic;color:var(--soft);font-weight:400;margin-left:8px}
+td.text,td.name{white-space:normal}
 td.same{color:var(--s2);font-weight:600}
 td.zero{color:var(--soft)}
 td.other{color:var(--s1);font-weight:600}
@@ -33,6 +35,8 @@ td .cells{text-align:left;padding:4px 0}
 td .cells a{margin-left:7px}
 ul.missing{font-size:13px;overflow-wrap:anywhere}
 )css";
+
+constexpr std::size_t most_open_rows = 30;  ///< longer tables are folded
 
 std::string cell(const std::string& text, std::string_view css = "") {
   return fmt::format("<td{}{}{}>{}</td>", css.empty() ? "" : " class=\"", css,
@@ -273,17 +277,20 @@ class Page {
               cell(of, "text") + cell(paper_text(row)) +
               (intervals ? cell(interval_text(quantity, row.paper_low, row.paper_high)) : "") +
               cell(f.value ? value_text(quantity, f.value) : "not run") +
-              cell(f.low ? fmt::format("{} ({})", interval_text(quantity, f.low, f.high),
-                                       interval_name(f.interval))
-                         : "") +
+              cell(interval_text(quantity, f.low, f.high) +
+                   (f.low && f.interval != IntervalKind::range
+                        ? fmt::format(" ({})", interval_name(f.interval))
+                        : "")) +
               (levels ? cell(ratio) : sign_cell(row)) + cell(row.source) + "<td>" +
               cells_html(quantity, f, cells_) + "</td></tr>\n";
     }
-    return fmt::format("<h3>{}{}</h3>", title, badge) +
-           table_html(
-               {"quantity", "|experiment", "|of", "paper", intervals ? "paper’s interval" : "",
-                "ours", "interval", levels ? "ours / paper" : "sign", "paper’s source", "seeds"},
-               rows);
+    std::string const table = table_html(
+        {"quantity", "|experiment", "|of", "paper", intervals ? "paper’s interval" : "", "ours",
+         "seed range", levels ? "ours / paper" : "sign", "paper’s source", "seeds"},
+        rows);
+    if (list.size() <= most_open_rows) return fmt::format("<h3>{}{}</h3>{}", title, badge, table);
+    return fmt::format("<details><summary>{}: {} rows</summary><h3>{}{}</h3>{}</details>\n", title,
+                       list.size(), title, badge, table);
   }
   std::string effects(const QuestionFindings& q, const std::string& badge) const {
     return readouts("Other effects", q.effects, q, badge);

@@ -15,6 +15,7 @@ namespace hybridstate::runtime {
 
 namespace {
 
+constexpr double plot_width = 560;
 constexpr double top = 20;
 constexpr double bottom = 270;
 constexpr double band_part = 0.78;  ///< of a category's width that its marks take
@@ -116,8 +117,8 @@ std::string chart_svg(const Chart& chart) {
   std::size_t widest = 0;
   for (double const tick : y.ticks) widest = std::max(widest, letters(tick_text(tick)));
   double const left = 34 + 7.0 * static_cast<double>(widest);
-  double const right = chart.width - 12;
-  std::string out = open_svg(chart.width, bottom + (chart.x_title.empty() ? 26 : 44), chart.label);
+  double const right = plot_width - 12;
+  std::string out = open_svg(plot_width, bottom + (chart.x_title.empty() ? 26 : 44), chart.label);
   append_y_axis(out, y, left, right, chart.y_title, 14);
   append_text(out, left, 11, "start", "tag", chart.tag);
   double const band = (right - left) / static_cast<double>(chart.categories.size());

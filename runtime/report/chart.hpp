@@ -41,7 +41,6 @@ struct Chart {
   std::vector<ChartSeries> series;
   bool from_zero = true;  ///< the value axis contains 0
   int decimals = 0;       ///< of the labels on bars
-  double width = 560;
 };
 
 std::string chart_svg(const Chart& chart);
