@@ -72,7 +72,7 @@ Json json_of(const Quantity& q, const Finding& f) {
   j["seeds"] = f.seeds.size();
   j["seeds_declared"] = f.declared;
   if (f.value) j["value"] = *f.value;
-  if (f.low)
+  if (f.low && f.high)
     j["interval"] = {{"kind", interval_name(f.interval)}, {"low", *f.low}, {"high", *f.high}};
   for (SeedFinding const& s : f.seeds) {
     Json seed = {{"seed", s.seed}, {"value", s.value}};
@@ -94,7 +94,8 @@ Json json_of(const ComparisonRow& row) {
   if (row.paper || row.paper_sign != 0) {
     Json paper = {{"source", row.source}};
     if (row.paper) paper["value"] = *row.paper;
-    if (row.paper_low) paper["interval"] = {{"low", *row.paper_low}, {"high", *row.paper_high}};
+    if (row.paper_low && row.paper_high)
+      paper["interval"] = {{"low", *row.paper_low}, {"high", *row.paper_high}};
     if (row.paper_p) paper["adjusted_p"] = *row.paper_p;
     if (row.paper_sign != 0) paper["sign"] = row.paper_sign;
     j["paper"] = std::move(paper);
@@ -114,7 +115,7 @@ std::string ComparisonRow::verdict() const {
 
 bool ComparisonRow::paper_inconclusive() const {
   if (paper_p) return *paper_p >= 0.05;
-  return paper_low && *paper_low <= 0 && *paper_high >= 0;
+  return paper_low && paper_high && *paper_low <= 0 && *paper_high >= 0;
 }
 
 ComparisonRow row_of(const std::string& question, const TestFinding& test) {

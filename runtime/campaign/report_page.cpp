@@ -319,6 +319,7 @@ class Page {
       std::vector<Metric> shown;
       for (Metric const metric : columns) {
         std::vector<Finding> values;
+        values.reserve(places.size());
         for (auto const& [point, arm] : places)
           values.push_back(find(results_, level(metric, e.id, point, arm)));
         if (std::any_of(values.begin(), values.end(),

@@ -88,7 +88,7 @@ double high_load(const Experiment& e, const Entry& entry) {
   if (entry.point == "b108 4.5/s") percent = -2;
   if (e.id == "caps.cap8" && entry.point == "cap 8") percent = -3;
   if (entry.point == "on/off") percent = entry.cell.seed % 2 == 0 ? 1 : -1;
-  if (e.id == "granite.high-load") percent = -1;
+  if (e.id == "granite.high-load") percent = entry.cell.seed < 6 ? -1 : 5;
   return 400 * (1 + percent / 100);
 }
 
@@ -181,12 +181,13 @@ TEST_CASE("the original family: two looks, then Holm over all five tests") {
     const char* decision;
     const char* sign;
   };
-  // All six of one sign: 2/64, no second look. All nine: 2/512. Nine of alternating sign: 1.
-  Expected const expected[] = {{"Q5", "E5.1", 1, 0.0625, 0.125, "not rejected", "same"},
+  // All six of one sign: 2/64, no second look. All nine: 2/512. Nine of alternating sign: 1. Six of
+  // one sign and three of the other, larger: the first look alone.
+  Expected const expected[] = {{"Q5", "E5.1", 1, 0.0625, 0.1875, "not rejected", "same"},
                                {"Q5", "E5.2", -2, 0.0078125, 0.0390625, "rejected", "same"},
                                {"caps", "E5.3", -3, 0.0078125, 0.0390625, "rejected", "same"},
                                {"bursts", "E5.4", 1.0 / 9, 1, 1, "not rejected", "other"},
-                               {"granite", "E5.5", -1, 0.0078125, 0.0390625, "rejected", "same"}};
+                               {"granite", "E5.5", 1, 0.0625, 0.1875, "not rejected", "other"}};
   for (Expected const& e : expected) {
     CAPTURE(e.test);
     Json const& test = named(question(report, e.question).at("tests"), e.test);
