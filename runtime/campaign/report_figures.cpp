@@ -245,7 +245,7 @@ class Figures {
     Names const arms = {"D0", "S2"};
     Names const low = {"0.8/s", "1.3/s", "1.7/s", "2.2/s", "3/s"};
     Names high = low;
-    high.push_back("4.5/s");
+    high.emplace_back("4.5/s");
     auto const curve = [&](const char* title, const char* experiment, const Names& points) {
       return draw({title, "means over seeds 0-2; whiskers: smallest to largest seed",
                    "arrival rate", "output tokens/s", points,
@@ -444,7 +444,7 @@ class Figures {
       Names arms;
       for (std::string const organization : {"S2", "D0"})
         for (std::string const& policy : policies) arms.push_back(organization + ' ' + policy);
-      arms.push_back("byte-exact");
+      arms.emplace_back("byte-exact");
       for (std::string const& arm : arms) {
         PlottedSeries s = effects("best.paper-workload", arm, "infinite", points);
         s.name = arm;
