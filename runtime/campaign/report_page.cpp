@@ -386,7 +386,8 @@ class Page {
                            coverage.declared);
       if (left_out > 0) items += fmt::format("; {} were not selected for this campaign", left_out);
       if (!coverage.missing.empty())
-        items += fmt::format("; not run yet: {}",
+        items += fmt::format("<details><summary>{} not run yet</summary>{}</details>",
+                             coverage.missing.size(),
                              escape_html(fmt::format("{}", fmt::join(coverage.missing, ", "))));
       items += "</li>\n";
     }
