@@ -145,9 +145,8 @@ std::string chart_svg(const Chart& chart) {
         line ? 0 : slot * (static_cast<double>(place++) - static_cast<double>(beside - 1) / 2);
     std::string path;
     for (std::size_t c = 0; line && c < series.marks.size(); ++c)
-      if (series.marks[c].value)
-        path += fmt::format("{}{},{}", path.empty() ? "" : " ", at(middle(c)),
-                            at(y(*series.marks[c].value)));
+      if (std::optional<double> const value = series.marks[c].value)
+        path += fmt::format("{}{},{}", path.empty() ? "" : " ", at(middle(c)), at(y(*value)));
     if (!path.empty())
       fmt::format_to(std::back_inserter(out),
                      R"svg(<polyline points="{}" class="line" style="stroke:{}"/>)svg", path,
