@@ -158,7 +158,7 @@ std::string decision_of(const Family& family, const TestFinding& t) {
   switch (family.statistic) {
     case Statistic::relative_sign_flip:
     case Statistic::log_sign_flip:
-      return *t.adjusted < significance ? "rejected" : "not rejected";
+      return t.adjusted && *t.adjusted < significance ? "rejected" : "not rejected";
     case Statistic::containment:
       return f.low >= -3 && f.high <= 3 ? "contained" : "not contained";
     case Statistic::log_t_interval:
@@ -298,6 +298,7 @@ std::vector<TestFinding> decide(const Results& results, const Family& family) {
   if (tests_p && !complete) return found;
   if (tests_p) {
     std::vector<std::string> names;
+    names.reserve(family.tests.size());
     for (Test const& test : family.tests) names.push_back(test.id);
     TestFamily corrected(family.id, names);
     for (TestFinding const& t : found) corrected.set(t.test->id, *t.p);

@@ -75,10 +75,10 @@ void append_dots(std::string& out, const ChartMark& mark, double x, const Scale&
   }
 }
 
-void append_bar(std::string& out, const ChartSeries& series, const ChartMark& mark, double x,
-                double width, const Scale& y) {
+void append_bar(std::string& out, const ChartSeries& series, const ChartMark& mark, double value,
+                double x, double width, const Scale& y) {
   double const zero = y(std::clamp(0.0, y.low, y.high));
-  double const end = y(*mark.value);
+  double const end = y(value);
   fmt::format_to(std::back_inserter(out),
                  R"svg(<rect x="{}" y="{}" width="{}" height="{}" rx="1.5" style="fill:{}">)svg",
                  at(x - width / 2), at(std::min(zero, end)), at(width),
@@ -87,26 +87,26 @@ void append_bar(std::string& out, const ChartSeries& series, const ChartMark& ma
   out += "</rect>";
 }
 
-void append_point(std::string& out, const ChartSeries& series, const ChartMark& mark, double x,
-                  const Scale& y) {
+void append_point(std::string& out, const ChartSeries& series, const ChartMark& mark, double value,
+                  double x, const Scale& y) {
   fmt::format_to(std::back_inserter(out),
                  R"svg(<circle cx="{}" cy="{}" r="4" style="fill:{};stroke:{};stroke-width:2">)svg",
-                 at(x), at(y(*mark.value)), series.hollow ? "var(--card)" : series.look.colour,
+                 at(x), at(y(value)), series.hollow ? "var(--card)" : series.look.colour,
                  series.look.colour);
   append_title(out, mark.title);
   out += "</circle>";
 }
 
 /// The value, beyond everything that is drawn of the mark.
-void append_value(std::string& out, const Chart& chart, const ChartMark& mark, double x,
-                  const Scale& y) {
-  bool const down = *mark.value < 0;
-  double edge = *mark.value;
-  for (std::optional<double> const value : {mark.low, mark.high, mark.published})
-    if (value) edge = down ? std::min(edge, *value) : std::max(edge, *value);
+void append_value(std::string& out, const Chart& chart, const ChartMark& mark, double value,
+                  double x, const Scale& y) {
+  bool const down = value < 0;
+  double edge = value;
+  for (std::optional<double> const end : {mark.low, mark.high, mark.published})
+    if (end) edge = down ? std::min(edge, *end) : std::max(edge, *end);
   double const space = mark.published && edge == *mark.published ? 10 : 5;
   append_text(out, x, down ? y(edge) + space + 9 : y(edge) - space, "middle", "small",
-              grouped(*mark.value, chart.decimals));
+              grouped(value, chart.decimals));
 }
 
 }  // namespace
@@ -154,16 +154,17 @@ std::string chart_svg(const Chart& chart) {
     for (std::size_t c = 0; c < series.marks.size(); ++c) {
       ChartMark const& mark = series.marks[c];
       double const x = middle(c) + offset;
-      if (mark.value) {
-        if (series.kind == ChartKind::bars) append_bar(out, series, mark, x, slot * 0.88, y);
+      if (std::optional<double> const value = mark.value) {
+        if (series.kind == ChartKind::bars)
+          append_bar(out, series, mark, *value, x, slot * 0.88, y);
         append_whisker(out, mark, x, y);
         append_dots(out, mark, x, y);
-        if (series.kind == ChartKind::bars && labels) append_value(out, chart, mark, x, y);
-        if (series.kind != ChartKind::bars) append_point(out, series, mark, x, y);
+        if (series.kind == ChartKind::bars && labels) append_value(out, chart, mark, *value, x, y);
+        if (series.kind != ChartKind::bars) append_point(out, series, mark, *value, x, y);
         if (mark.ring)
           fmt::format_to(std::back_inserter(out),
                          R"svg(<circle cx="{}" cy="{}" r="8.5" class="published"/>)svg", at(x),
-                         at(y(*mark.value)));
+                         at(y(*value)));
       }
       if (!mark.published) continue;
       // Beside the whisker.
