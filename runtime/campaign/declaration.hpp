@@ -50,12 +50,17 @@ struct Question {
   std::vector<Experiment> experiments = {};
 };
 
+/// The operating point of a budget under a headroom in Q6.
+std::string headroom_point(const std::string& budget, double f);
+
 /// Arm against baseline, seed by seed. A point may end in "f=selected": the headroom that the
 /// choices name for the arm.
 struct Contrast {
   std::string experiment;
   std::string arm, arm_point;
   std::string baseline, baseline_point;
+
+  friend bool operator==(const Contrast&, const Contrast&) = default;
 };
 
 /// One declared test: a contrast, or the difference of two.

@@ -231,19 +231,28 @@ std::pair<CampaignSettings, Selection> CampaignFolder::declared() const {
   if (!text)
     throw ReportError(
         fmt::format("{} holds no campaign: there is no campaign.json", path_.string()));
+  std::pair<CampaignSettings, Selection> result;
+  bool current = false;
   try {
     Json const j = Json::parse(*text);
     Json const& s = j.at("settings");
-    std::pair<CampaignSettings, Selection> result;
     result.first = {s.at("executor"), s.at("model"), s.at("requests"), s.at("mooncake"),
                     s.at("policies")};
     for (auto const& [question, seeds] : j.at("selected").items())
       result.second.emplace(question, SeedFilter(seeds.get<std::string>()));
-    return result;
+    Json declared = j;
+    declared.erase("selected");
+    current = declared == declarations(result.first, hybridstate::runtime::declare(result.first));
   } catch (const std::exception&) {
     throw ReportError(
         fmt::format("{} is damaged: it is not a campaign's declaration", file.string()));
   }
+  if (!current)
+    throw ReportError(
+        fmt::format("{} declares other experiments than hybridstate {}; read it with the version "
+                    "that wrote it",
+                    file.string(), version_text()));
+  return result;
 }
 
 std::optional<Json> CampaignFolder::load(const PlannedCell& cell, std::string& problem) const {

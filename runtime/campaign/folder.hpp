@@ -61,7 +61,8 @@ class CampaignFolder {
   /// Throws std::invalid_argument when that one has other settings or declarations.
   void declare(const CampaignSettings& settings, const Catalogue& catalogue,
                const Selection& selection) const;
-  /// What campaign.json says; throws ReportError when it is missing or damaged.
+  /// What campaign.json says; throws ReportError when it is missing, damaged, or
+  /// declares other experiments than this version does.
   std::pair<CampaignSettings, Selection> declared() const;
 
   /// The cell's file if it is whole and of this version and place. Else nothing, and `problem`

@@ -38,10 +38,6 @@ constexpr const char* mooncake_load = "best.mooncake-load";
 constexpr const char* serving_readouts =
     "TTFT and E2E p50 and p99, C_once, running and waiting, cache use, preemptions";
 
-std::string headroom_point(const std::string& budget, double f) {
-  return fmt::format("{} f={}", budget, f);
-}
-
 class Builder {
  public:
   explicit Builder(const CampaignSettings& settings) : settings_(settings) {}
@@ -321,10 +317,10 @@ Question Builder::q7() const {
 
 /// S2 alone and with retention in both readings of "while the producer runs".
 void add_retention(Experiment& experiment, const std::string& point, Cell cell, const Seeds& list,
-                   bool main, bool producer) {
+                   bool holders, bool producer) {
   cell.arm = Arm::s2;
-  if (main) {
-    Builder::add(experiment, point, "S2", cell, list);
+  Builder::add(experiment, point, "S2", cell, list);
+  if (holders) {
     cell.retention.mode = RetentionMode::holders;
     Builder::add(experiment, point, "S2+Retention", cell, list);
   }
@@ -371,7 +367,9 @@ Question Builder::q9() const {
                   .balanced = true};
   Experiment producer{.id = "Q9.producer",
                       .source = "the other reading of Section 4.5",
-                      .design = "Q9 with retention by the producing sequence alone",
+                      .design =
+                          "Q9 with retention by the producing sequence alone; its S2 cells are "
+                          "those of Q9.retention",
                       .role = Role::sensitivity,
                       .primary = "K_ret on the ledger timebase",
                       .rule = "reported beside Q9.retention, decides nothing",
@@ -781,6 +779,10 @@ Family retention_family() {
 }
 
 }  // namespace
+
+std::string headroom_point(const std::string& budget, double f) {
+  return fmt::format("{} f={}", budget, f);
+}
 
 Catalogue declare(const CampaignSettings& settings) {
   Builder const b(settings);

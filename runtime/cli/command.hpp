@@ -27,6 +27,7 @@ void add_generate(CLI::App& app, Action& action);
 void add_trace(CLI::App& app, Action& action);
 void add_verify(CLI::App& app, Action& action);
 void add_campaign(CLI::App& app, Action& action);
+void add_report(CLI::App& app, Action& action);
 
 /// The whole program. Bad input ends with one sentence on stderr and 2; a failure inside with 1.
 int run_command_line(int argc, const char* const* argv);

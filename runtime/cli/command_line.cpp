@@ -57,6 +57,7 @@ int run_command_line(int argc, const char* const* argv) {
   add_trace(app, action);
   add_verify(app, action);
   add_campaign(app, action);
+  add_report(app, action);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& help) {

@@ -4,9 +4,9 @@
 
 #include <filesystem>
 #include <string>
-#include <string_view>
 
 #include "report/file.hpp"
+#include "report/page.hpp"
 #include "report/result.hpp"
 
 namespace hybridstate::runtime {
@@ -18,9 +18,5 @@ namespace hybridstate::runtime {
 std::string render_html(const Comparison& comparison);
 
 void write_html(const std::filesystem::path& path, const Comparison& comparison);
-
-/// Text with the five characters that mean something in HTML replaced; control characters that
-/// HTML does not allow become spaces.
-std::string escape_html(std::string_view text);
 
 }  // namespace hybridstate::runtime

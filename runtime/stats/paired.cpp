@@ -59,8 +59,6 @@ void check_p(const char* what, double p) {
     throw std::invalid_argument(fmt::format("{}: p is {}; it must lie between 0 and 1", what, p));
 }
 
-double percent(double log_effect) { return 100 * (portable_exp(log_effect) - 1); }
-
 /// The sums of all 2^n signed combinations, ascending.
 std::vector<double> signed_sums(std::span<const double> values) {
   std::vector<double> sums{0};
@@ -112,6 +110,8 @@ std::vector<double> log_ratios(std::span<const double> arm, std::span<const doub
   for (std::size_t i = 0; i < arm.size(); ++i) ratios[i] = portable_log(arm[i] / baseline[i]);
   return ratios;
 }
+
+double percent_effect(double log_effect) { return 100 * (portable_exp(log_effect) - 1); }
 
 double sign_flip_p(std::span<const double> differences) {
   check_count("Sign-flip test", differences, 1);
@@ -213,7 +213,7 @@ Interval t_interval(std::span<const double> values, double level) {
 
 Interval percent_t_interval(std::span<const double> log_effects, double level) {
   Interval const z = t_interval(log_effects, level);
-  return {percent(z.effect), percent(z.low), percent(z.high)};
+  return {percent_effect(z.effect), percent_effect(z.low), percent_effect(z.high)};
 }
 
 Interval bootstrap_interval(std::span<const double> values, const BootstrapOptions& options) {

@@ -25,6 +25,9 @@ std::vector<double> relative_effects(std::span<const double> arm, std::span<cons
 /// ln(arm / baseline) of each seed (G2).
 std::vector<double> log_ratios(std::span<const double> arm, std::span<const double> baseline);
 
+/// A log effect in percent: 100 (exp(z) - 1).
+double percent_effect(double log_effect);
+
 /// Exact two-sided sign-flip test that paired differences are symmetric around 0: the part of all
 /// 2^n sign assignments whose sum is at least as far from 0 as the observed one. Differences that
 /// agree up to rounding count as equal. 1 to 40 values.

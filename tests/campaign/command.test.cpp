@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "campaign/cell.hpp"
+#include "campaign/support.hpp"
 #include "cli/process.hpp"
 #include "workload/support.hpp"
 
@@ -36,12 +37,7 @@ std::vector<fs::path> cell_files(const std::string& folder) {
 }
 
 void expect_usage_error(const std::string& arguments, const std::string& words) {
-  Outcome const outcome = call("campaign " + arguments);
-  INFO(arguments, ": ", outcome.err);
-  CHECK(outcome.code == 2);
-  CHECK(outcome.out.empty());
-  CHECK(outcome.err.find(words) != std::string::npos);
-  CHECK(std::count(outcome.err.begin(), outcome.err.end(), '\n') == 1);
+  campaign_test::expect_refused("campaign " + arguments, words);
 }
 
 }  // namespace
