@@ -328,7 +328,7 @@ constexpr PaperValue values[] = {
     {"work.steps", "H", "D0", "", "preemptions", 24.3, "Table E-10"},
 };
 
-constexpr PaperTest tests[] = {
+constexpr PaperTest declared_tests[] = {
     {"original", "E5.1", 3.64, std::nullopt, std::nullopt, 0.375, "Table E-5"},
     {"original", "E5.2", -5.97, std::nullopt, std::nullopt, 0.0391, "Table E-5"},
     {"original", "E5.3", -8.34, std::nullopt, std::nullopt, 0.0391, "Table E-5"},
@@ -381,6 +381,6 @@ constexpr PaperTest tests[] = {
 }  // namespace
 
 std::span<const PaperValue> paper_values() { return values; }
-std::span<const PaperTest> paper_tests() { return tests; }
+std::span<const PaperTest> paper_tests() { return declared_tests; }
 
 }  // namespace hybridstate::runtime

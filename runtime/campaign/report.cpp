@@ -161,8 +161,8 @@ CampaignReport report_of(const Results& results) {
   std::vector<TestFinding> tests;
   for (Family const& family : results.catalogue().families)
     for (TestFinding& t : decide(results, family)) tests.push_back(std::move(t));
-  std::vector<PaperReadout> readouts = paper_readouts();
-  for (PaperReadout& ours : our_readouts(results.catalogue())) readouts.push_back(std::move(ours));
+  std::vector<PaperReadout> printed = paper_readouts();
+  for (PaperReadout& ours : our_readouts(results.catalogue())) printed.push_back(std::move(ours));
 
   for (Question const& question : results.catalogue().questions) {
     QuestionFindings q;
@@ -173,7 +173,7 @@ CampaignReport report_of(const Results& results) {
     }
     for (TestFinding const& t : tests)
       if (belongs(question, t.quantity.contrast.experiment)) q.tests.push_back(t);
-    for (PaperReadout const& readout : readouts) {
+    for (PaperReadout const& readout : printed) {
       Quantity const& quantity = readout.quantity;
       if (quantity.seed || !belongs(question, quantity.contrast.experiment)) continue;
       bool const tested = std::any_of(q.tests.begin(), q.tests.end(),

@@ -18,7 +18,7 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-const Names budgets = {"b63", "b83", "b108"};
+const Names budget_names = {"b63", "b83", "b108"};
 
 std::string colour_of(const std::string& organization) {
   if (organization == "S0") return "var(--s0)";
@@ -159,18 +159,19 @@ class Figures {
     return grid(
         {draw({"Figure 2(a): main throughput",
                "3 requests/s, cap 63; means over seeds, whiskers: smallest to largest, dots: seeds",
-               "", "output tokens/s", budgets,
-               levels(Metric::throughput, "Q1.main", arms, budgets)}),
+               "", "output tokens/s", budget_names,
+               levels(Metric::throughput, "Q1.main", arms, budget_names)}),
          draw({"Figure 2(a), as steps",
                "mean of the seedwise effects",
                "",
                "effect (%)",
-               budgets,
-               {effects("Q1.main", "S1", "S0", budgets), effects("Q1.main", "S2", "S1", budgets)},
+               budget_names,
+               {effects("Q1.main", "S1", "S0", budget_names),
+                effects("Q1.main", "S2", "S1", budget_names)},
                true,
                1}),
-         draw({"Figure 2(b): main E2E p99", "means of the runs’ p99", "", "seconds", budgets,
-               levels(Metric::e2e_p99, "Q1.main", arms, budgets)}),
+         draw({"Figure 2(b): main E2E p99", "means of the runs’ p99", "", "seconds", budget_names,
+               levels(Metric::e2e_p99, "Q1.main", arms, budget_names)}),
          draw({"Figure 2(c, d): low load, throughput",
                "0.8 requests/s; b63 cap 63, b108 cap 109; three seeds", "", "output tokens/s", low,
                levels(Metric::throughput, "Q1.low", arms, low), true, 1}),
@@ -228,17 +229,18 @@ class Figures {
   }
 
   std::string q4() const {
-    return grid({draw({"All organizations by budget", "3 requests/s, cap 63, q = 1, f = 0", "",
-                       "output tokens/s", budgets,
-                       levels(Metric::throughput, "Q4.budget", {"S0", "S1", "S2", "D0"}, budgets)}),
-                 draw({"D0 against S2 by budget",
-                       "mean of the seedwise effects",
-                       "",
-                       "D0 / S2 (%)",
-                       budgets,
-                       {effects("Q4.budget", "D0", "S2", budgets)},
-                       true,
-                       1})});
+    return grid(
+        {draw({"All organizations by budget", "3 requests/s, cap 63, q = 1, f = 0", "",
+               "output tokens/s", budget_names,
+               levels(Metric::throughput, "Q4.budget", {"S0", "S1", "S2", "D0"}, budget_names)}),
+         draw({"D0 against S2 by budget",
+               "mean of the seedwise effects",
+               "",
+               "D0 / S2 (%)",
+               budget_names,
+               {effects("Q4.budget", "D0", "S2", budget_names)},
+               true,
+               1})});
   }
 
   std::string q5() const {
@@ -277,7 +279,7 @@ class Figures {
   std::string q6() const {
     Names figures;
     for (Metric const metric : {Metric::throughput, Metric::request_rate})
-      for (std::string const& b : budgets) {
+      for (std::string const& b : budget_names) {
         Names points, labels;
         for (double const f : {0.0, 0.10, 0.19, 0.27, 0.35}) {
           points.push_back(headroom_point(b, f));
@@ -438,7 +440,8 @@ class Figures {
     Names const& policies = results_.settings().policies;
     for (char const* rate : {"0.8", "3", "4.5", "6"}) {
       Names points;
-      for (std::string const& b : budgets) points.push_back(fmt::format("{} {}/s q=1", b, rate));
+      for (std::string const& b : budget_names)
+        points.push_back(fmt::format("{} {}/s q=1", b, rate));
       std::vector<PlottedSeries> series;
       int slot = 0;
       Names arms;
@@ -454,7 +457,7 @@ class Figures {
       figures.push_back(
           draw({fmt::format("Against infinite memory at {} requests/s", rate),
                 "q = 1, skewed contexts, cap 109", "",
-                "output tokens/s against infinite memory (%)", budgets, series, true, 1}));
+                "output tokens/s against infinite memory (%)", budget_names, series, true, 1}));
     }
     return grid(figures);
   }

@@ -318,14 +318,14 @@ class Page {
       std::vector<std::vector<Finding>> found;
       std::vector<Metric> shown;
       for (Metric const metric : columns) {
-        std::vector<Finding> values;
-        values.reserve(places.size());
+        std::vector<Finding> column;
+        column.reserve(places.size());
         for (auto const& [point, arm] : places)
-          values.push_back(find(results_, level(metric, e.id, point, arm)));
-        if (std::any_of(values.begin(), values.end(),
+          column.push_back(find(results_, level(metric, e.id, point, arm)));
+        if (std::any_of(column.begin(), column.end(),
                         [](const Finding& f) { return f.value.has_value(); })) {
           shown.push_back(metric);
-          found.push_back(std::move(values));
+          found.push_back(std::move(column));
         }
       }
       if (shown.empty()) continue;

@@ -141,9 +141,9 @@ Results::Results(const CampaignFolder& folder) {
 
 std::optional<std::string> Results::resolved(const std::string& point,
                                              const std::string& arm) const {
-  constexpr std::string_view selected = " f=selected";
-  if (!point.ends_with(selected)) return point;
-  std::string const budget = point.substr(0, point.size() - selected.size());
+  constexpr std::string_view by_choice = " f=selected";
+  if (!point.ends_with(by_choice)) return point;
+  std::string const budget = point.substr(0, point.size() - by_choice.size());
   for (HeadroomChoice const& choice : choices_.headroom)
     if (choice.budget == budget && choice.arm == arm)
       return headroom_point(budget, choice.headroom);

@@ -17,6 +17,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "error_text.hpp"
 #include "math/deterministic.hpp"
 #include "model/model_json.hpp"
 #include "model/weights.hpp"
@@ -36,8 +37,6 @@ constexpr double deviation = 0.2;
 constexpr std::size_t levels = 65536;           // of a normal number: 16 random bits choose one
 constexpr std::size_t part_elements = 1 << 20;  // drawn and written at a time
 constexpr std::uint64_t data_alignment = 64;
-
-std::string error_text(int number) { return std::generic_category().message(number); }
 
 // --- presets ----------------------------------------------------------------------------------
 

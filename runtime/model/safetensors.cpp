@@ -16,6 +16,7 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
+#include "error_text.hpp"
 #include "model/model_json.hpp"
 
 namespace hybridstate::runtime {
@@ -30,8 +31,6 @@ using Json = nlohmann::json;
 constexpr std::uint64_t largest_header = 100'000'000;  // the limit of the format's own readers
 constexpr std::size_t largest_index = std::size_t{64} << 20;
 constexpr std::uint64_t length_bytes = 8;
-
-std::string error_text(int number) { return std::generic_category().message(number); }
 
 /// Builds the entries while the header is parsed: no tree of values, whatever the header holds.
 class HeaderHandler {

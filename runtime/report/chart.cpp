@@ -16,8 +16,8 @@ namespace hybridstate::runtime {
 namespace {
 
 constexpr double plot_width = 560;
-constexpr double top = 20;
-constexpr double bottom = 270;
+constexpr double plot_top = 20;
+constexpr double plot_bottom = 270;
 constexpr double band_part = 0.78;  ///< of a category's width that its marks take
 constexpr std::size_t most_labels = 14;
 
@@ -55,8 +55,8 @@ Scale value_scale(const Chart& chart, std::vector<double> values) {
   auto const [least, most] = std::minmax_element(values.begin(), values.end());
   // Room for the values beyond bars.
   double const room = chart.from_zero ? 0.07 * (*most - *least) : 0;
-  return range_scale(*least < 0 ? *least - room : *least, *most > 0 ? *most + room : *most, bottom,
-                     top, 5);
+  return range_scale(*least < 0 ? *least - room : *least, *most > 0 ? *most + room : *most,
+                     plot_bottom, plot_top, 5);
 }
 
 void append_whisker(std::string& out, const ChartMark& mark, double x, const Scale& y) {
@@ -118,7 +118,8 @@ std::string chart_svg(const Chart& chart) {
   for (double const tick : y.ticks) widest = std::max(widest, letters(tick_text(tick)));
   double const left = 34 + 7.0 * static_cast<double>(widest);
   double const right = plot_width - 12;
-  std::string out = open_svg(plot_width, bottom + (chart.x_title.empty() ? 26 : 44), chart.label);
+  std::string out =
+      open_svg(plot_width, plot_bottom + (chart.x_title.empty() ? 26 : 44), chart.label);
   append_y_axis(out, y, left, right, chart.y_title, 14);
   append_text(out, left, 11, "start", "tag", chart.tag);
   double const band = (right - left) / static_cast<double>(chart.categories.size());
@@ -126,10 +127,10 @@ std::string chart_svg(const Chart& chart) {
     return left + band * (static_cast<double>(category) + 0.5);
   };
   for (std::size_t c = 0; c < chart.categories.size(); ++c)
-    append_text(out, middle(c), bottom + 17, "middle", "soft", chart.categories[c]);
-  append_text(out, (left + right) / 2, bottom + 37, "middle", "soft", chart.x_title);
+    append_text(out, middle(c), plot_bottom + 17, "middle", "soft", chart.categories[c]);
+  append_text(out, (left + right) / 2, plot_bottom + 37, "middle", "soft", chart.x_title);
   if (values.empty())
-    append_text(out, (left + right) / 2, (top + bottom) / 2, "middle", "soft", "not run");
+    append_text(out, (left + right) / 2, (plot_top + plot_bottom) / 2, "middle", "soft", "not run");
 
   // Bars and points of a category stand side by side; lines run through the middles.
   std::size_t beside = 0;
@@ -176,8 +177,8 @@ std::string chart_svg(const Chart& chart) {
   }
   out += diamonds;
   if (y.low < 0) append_line(out, left, y(0), right, y(0), "axis");
-  append_line(out, left, bottom, right, bottom, "axis");
-  append_line(out, left, top, left, bottom, "axis");
+  append_line(out, left, plot_bottom, right, plot_bottom, "axis");
+  append_line(out, left, plot_top, left, plot_bottom, "axis");
   return out + "</svg>";
 }
 

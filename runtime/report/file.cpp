@@ -13,6 +13,8 @@
 #include <cstring>
 #include <system_error>
 
+#include "error_text.hpp"
+
 namespace hybridstate::runtime {
 namespace {
 
@@ -21,8 +23,6 @@ namespace fs = std::filesystem;
 [[noreturn]] void fail(const fs::path& path, const std::string& why) {
   throw ReportError(fmt::format("Cannot write \"{}\": {}.", path.string(), why));
 }
-
-std::string error_text(int number) { return std::generic_category().message(number); }
 
 /// Writes everything and closes; returns 0 or the error number.
 int write_and_close(int descriptor, std::string_view text) {

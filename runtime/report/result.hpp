@@ -93,9 +93,10 @@ struct CentralWindow {
   std::optional<bool> drifts() const {
     bool any = false;
     for (auto const* mean : {running, waiting}) {
-      if (!mean[0] || !mean[1]) return std::nullopt;
-      double const change = std::fabs(*mean[1] - *mean[0]);
-      any |= change > drift_requests && change > drift_fraction * std::fmax(*mean[0], *mean[1]);
+      std::optional<double> const &first = mean[0], &second = mean[1];
+      if (!first || !second) return std::nullopt;
+      double const change = std::fabs(*second - *first);
+      any |= change > drift_requests && change > drift_fraction * std::fmax(*first, *second);
     }
     return any;
   }

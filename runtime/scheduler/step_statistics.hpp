@@ -24,9 +24,7 @@ class StepStatistics {
   /// `storage`: absent for reference rows, whose memory is nobody's.
   StepStatistics(bool keep_timeline, const Workload& workload,
                  std::optional<LiveStorage> storage = {})
-      : keep_timeline_(keep_timeline),
-        central_(central_window(workload)),
-        storage_(std::move(storage)) {}
+      : keep_timeline_(keep_timeline), central_(central_window(workload)), storage_(storage) {}
 
   template <class Scheduler>
   void after_step(const Scheduler& scheduler, const StepPlan& plan) {
@@ -46,7 +44,8 @@ class StepStatistics {
     if (storage_) {
       stored = (*storage_)(scheduler, usage);
       for (std::size_t i = 0; i < stored->size(); ++i) stored_[i].push_back((*stored)[i]);
-      if (auto const* const now = slabs_of(cache.organization())) slabs = add_slabs(*now);
+      if (auto const* const now = slabs_of(cache.organization()))
+        slabs = add_slabs(*now, *storage_);
     }
     if (keep_timeline_ && steps_ % stride_ == 0) sample(scheduler, plan, usage, stored, slabs);
     if (steps_ % orphan_stride == 0) {
@@ -86,8 +85,8 @@ class StepStatistics {
     result.allocated_bytes_mean = allocated_ / static_cast<double>(steps_);
     result.payload_bytes_mean = payload_ / static_cast<double>(steps_);
     if (configured_ > 0) result.stranded_fraction = stranded_ / configured_;
-    if (storage_) finish_stored(result);
-    if (slab_steps_) finish_slabs(result);
+    if (storage_) finish_stored(*storage_, result);
+    if (slab_steps_) finish_slabs(*slab_steps_, result);
     if (cached_ > 0)
       result.orphaned_fraction = static_cast<double>(orphaned_) / static_cast<double>(cached_);
     result.timeline = std::move(timeline_);
@@ -173,10 +172,10 @@ class StepStatistics {
 
   /// One dump of the slab pages: O(slots of a slab).
   template <class Slabs>
-  SlabSample add_slabs(const Slabs& now) {
+  SlabSample add_slabs(const Slabs& now, const LiveStorage& storage) {
     SlabStatistics& s = slab_steps_ ? *slab_steps_ : slab_steps_.emplace();
     SlabSample const dump{now.used_slots(), now.slabs(),
-                          compare_conv(storage_->layout(), now.used_slots(), now.slabs()).saved};
+                          compare_conv(storage.layout(), now.used_slots(), now.slabs()).saved};
     count(s.live_histogram, dump.live);
     count(s.pages_histogram, dump.pages);
     s.occupancy.resize(now.slots() + 1);
@@ -187,8 +186,8 @@ class StepStatistics {
     s.saved_bytes_mean += static_cast<double>(dump.saved);
     return dump;
   }
-  void finish_slabs(RunResult& result) {
-    SlabStatistics& s = result.slabs.emplace(std::move(*slab_steps_));
+  void finish_slabs(const SlabStatistics& sums, RunResult& result) {
+    SlabStatistics& s = result.slabs.emplace(sums);
     s.live_p10 = quantile(s.live_histogram, 10);
     s.live_median = quantile(s.live_histogram, 50);
     s.live_p90 = quantile(s.live_histogram, 90);
@@ -198,13 +197,13 @@ class StepStatistics {
     for (double* sum : {&s.live_mean, &s.pages_mean, &s.saved_bytes_mean})
       *sum /= static_cast<double>(steps_);
   }
-  void finish_stored(RunResult& result) {
-    auto const budget = static_cast<double>(storage_->budget());
-    result.nominal_bytes = storage_->budget();
-    result.stored.emplace();
+  void finish_stored(const LiveStorage& storage, RunResult& result) {
+    auto const budget = static_cast<double>(storage.budget());
+    result.nominal_bytes = storage.budget();
+    auto& statistics = result.stored.emplace();
     for (std::size_t i = 0; i < stored_.size(); ++i) {
       std::vector<Bytes>& bytes = stored_[i];
-      StoredStatistics& s = (*result.stored)[i];
+      StoredStatistics& s = statistics[i];
       std::sort(bytes.rbegin(), bytes.rend());  // B / M_X ascends
       double ratios = 0;
       for (Bytes const m : bytes) {

@@ -10,6 +10,8 @@
 #include <fstream>
 #include <system_error>
 
+#include "error_text.hpp"
+
 namespace hybridstate::runtime {
 
 namespace {
@@ -196,14 +198,14 @@ std::vector<std::uint8_t> load_trace(const fs::path& path) {
   if (!fs::exists(status)) return fail("there is no such file");
   if (fs::is_directory(status)) return fail("it is a folder, a file is needed");
   std::ifstream in(path, std::ios::binary);
-  if (!in) return fail(std::generic_category().message(errno));
+  if (!in) return fail(error_text(errno));
   std::vector<std::uint8_t> bytes;
   if (fs::is_regular_file(status))
     bytes.reserve(static_cast<std::size_t>(fs::file_size(path, error)));
   std::vector<char> part(std::size_t{1} << 20);
   while (in.read(part.data(), static_cast<std::streamsize>(part.size())) || in.gcount() > 0)
     bytes.insert(bytes.end(), part.begin(), part.begin() + in.gcount());
-  if (in.bad()) return fail(std::generic_category().message(errno));
+  if (in.bad()) return fail(error_text(errno));
   return bytes;
 }
 

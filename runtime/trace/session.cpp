@@ -9,13 +9,14 @@ TraceSession::TraceSession(const RunSpec& spec, Tokens block_tokens, Tokens chec
   if (settings_ == nullptr) return;
   TraceHeader const header{block_tokens, checkpoint_tokens, arm_name(spec.arm), policy_name(spec),
                            settings_->note};
-  writer_.emplace(open_trace_file(settings_->path), header, settings_->path.string(),
-                  TraceWriterOptions{.ring_bytes = settings_->ring_bytes});
-  history_.emplace(*writer_, block_tokens);
+  TraceWriter& writer =
+      writer_.emplace(open_trace_file(settings_->path), header, settings_->path.string(),
+                      TraceWriterOptions{.ring_bytes = settings_->ring_bytes});
+  history_.emplace(writer, block_tokens);
 }
 
 void TraceSession::close() {
-  if (settings_ == nullptr) return;
+  if (!writer_) return;
   writer_->close();
   settings_->problem = writer_->problem();
 }

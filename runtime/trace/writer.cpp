@@ -11,16 +11,14 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <system_error>
 #include <utility>
 
+#include "error_text.hpp"
 #include "report/file.hpp"
 
 namespace hybridstate::runtime {
 
 namespace {
-
-std::string error_text(int number) { return std::generic_category().message(number); }
 
 class FileSink : public TraceSink {
  public:

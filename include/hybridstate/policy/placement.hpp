@@ -56,8 +56,10 @@ struct Placement {
     Units kept = 0;
     if (kind == PlacementKind::junction) {
       Tokens const last = of.prompt / grid * grid;
-      for (; after < last; ++kept)
-        if ((after = next(after, grid, of)) >= end) return kept;
+      for (; after < last; ++kept) {
+        after = next(after, grid, of);
+        if (after >= end) return kept;
+      }
     }
     std::uint64_t const stride =
         std::uint64_t{grid} * (kind == PlacementKind::every_kth ? every : 1U);
