@@ -9,34 +9,6 @@
 
 namespace hybridstate::runtime {
 
-const char* lengths_name(LengthPreset preset) {
-  switch (preset) {
-    case LengthPreset::original:
-      return "original";
-    case LengthPreset::extension:
-      return "extension";
-    case LengthPreset::admission:
-      return "admission";
-  }
-  return "";
-}
-
-const char* arrivals_name(ArrivalProcess process) {
-  switch (process) {
-    case ArrivalProcess::poisson:
-      return "poisson";
-    case ArrivalProcess::gamma:
-      return "gamma";
-    case ArrivalProcess::on_off:
-      return "on-off";
-    case ArrivalProcess::all_at_once:
-      return "all-at-once";
-    case ArrivalProcess::fixed:
-      return "fixed";
-  }
-  return "";
-}
-
 namespace {
 
 std::string retention_name(const Retention& rule) {

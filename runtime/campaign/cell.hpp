@@ -47,10 +47,6 @@ struct Cell {
   std::uint64_t seed = 0;
 };
 
-/// As --lengths and --arrivals say them.
-const char* lengths_name(LengthPreset preset);
-const char* arrivals_name(ArrivalProcess process);
-
 /// Name and value of every setting, always all of them, in a fixed order.
 std::vector<std::pair<std::string, std::string>> settings_of(const Cell& cell);
 

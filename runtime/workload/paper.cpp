@@ -207,22 +207,6 @@ std::uint64_t stream_name(std::uint64_t seed, std::uint64_t kind, std::uint64_t 
   return mix64(mix64(seed + 0x9e3779b97f4a7c15ULL) + ((kind << 60) | index));
 }
 
-const char* name_of(ArrivalProcess process) {
-  switch (process) {
-    case ArrivalProcess::poisson:
-      return "poisson";
-    case ArrivalProcess::gamma:
-      return "gamma";
-    case ArrivalProcess::on_off:
-      return "on-off";
-    case ArrivalProcess::all_at_once:
-      return "all-at-once";
-    case ArrivalProcess::fixed:
-      return "fixed";
-  }
-  return "";
-}
-
 }  // namespace
 
 void apply(LengthPreset preset, PaperWorkloadOptions& options) {
@@ -242,20 +226,48 @@ void apply(LengthPreset preset, PaperWorkloadOptions& options) {
   }
 }
 
+const char* lengths_name(LengthPreset preset) {
+  switch (preset) {
+    case LengthPreset::original:
+      return "original";
+    case LengthPreset::extension:
+      return "extension";
+    case LengthPreset::admission:
+      return "admission";
+  }
+  return "";
+}
+
 LengthPreset parse_length_preset(std::string_view name) {
-  if (name == "original") return LengthPreset::original;
-  if (name == "extension") return LengthPreset::extension;
-  if (name == "admission") return LengthPreset::admission;
+  for (LengthPreset const p :
+       {LengthPreset::original, LengthPreset::extension, LengthPreset::admission})
+    if (name == lengths_name(p)) return p;
   throw WorkloadError(fmt::format(
       "the length preset \"{}\" is unknown; there are original, extension and admission",
       detail::shown(name)));
+}
+
+const char* arrivals_name(ArrivalProcess process) {
+  switch (process) {
+    case ArrivalProcess::poisson:
+      return "poisson";
+    case ArrivalProcess::gamma:
+      return "gamma";
+    case ArrivalProcess::on_off:
+      return "on-off";
+    case ArrivalProcess::all_at_once:
+      return "all-at-once";
+    case ArrivalProcess::fixed:
+      return "fixed";
+  }
+  return "";
 }
 
 ArrivalProcess parse_arrival_process(std::string_view name) {
   for (ArrivalProcess const p :
        {ArrivalProcess::poisson, ArrivalProcess::gamma, ArrivalProcess::on_off,
         ArrivalProcess::all_at_once, ArrivalProcess::fixed}) {
-    if (name == name_of(p)) return p;
+    if (name == arrivals_name(p)) return p;
   }
   throw WorkloadError(
       fmt::format("the arrival process \"{}\" is unknown; there are poisson, gamma, "

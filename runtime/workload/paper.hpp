@@ -64,10 +64,12 @@ struct PaperWorkloadOptions {
 /// Sets the two mean lengths.
 void apply(LengthPreset preset, PaperWorkloadOptions& options);
 
-/// Reads "original", "extension" or "admission".
+/// "original", "extension" or "admission".
+const char* lengths_name(LengthPreset preset);
 LengthPreset parse_length_preset(std::string_view name);
 
-/// Reads "poisson", "gamma", "on-off", "all-at-once" or "fixed".
+/// "poisson", "gamma", "on-off", "all-at-once" or "fixed".
+const char* arrivals_name(ArrivalProcess process);
 ArrivalProcess parse_arrival_process(std::string_view name);
 
 /// One line with every parameter. The seed is left out on request: headings list seeds apart.
