@@ -289,10 +289,10 @@ TEST_CASE(
   Ids first = ids(34);
   serve(first, 18, 1);  // the prompt's end 16; decode at 20, 24, 28 and 32 leaves the last
   CHECK(states_on(first) == std::vector<hs::Tokens>{16, 32});
-  Ids second = ids(34);
-  std::fill(second.begin() + 8, second.end(), 99U);
-  serve(second, 18, 2);  // leaves the known path at 8, which others follow
-  CHECK(states_on(second) == std::vector<hs::Tokens>{8, 16, 32});
+  Ids branching = ids(34);
+  std::fill(branching.begin() + 8, branching.end(), 99U);
+  serve(branching, 18, 2);  // leaves the known path at 8, which others follow
+  CHECK(states_on(branching) == std::vector<hs::Tokens>{8, 16, 32});
   Ids third = first;
   std::fill(third.begin() + 20, third.end(), 77U);
   cache.enter(prompt(third), 3);  // a branch at 20: a decode boundary there would not give way
