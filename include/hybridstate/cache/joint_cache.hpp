@@ -562,7 +562,9 @@ class JointCache {
 
   /// Boundaries that the sequence retains beyond its own use, shallowest first.
   std::span<const HeldState> retained(SequenceHandle seq) const noexcept {
-    return {retained_of_sequences_.data() + seq.at() * row_states_, at(seq).retained};
+    std::uint32_t const count = at(seq).retained;
+    if (count == 0) return {};  // without retention there is no row to point into
+    return {retained_of_sequences_.data() + seq.at() * row_states_, count};
   }
   /// The boundary that a preempted sequence pins; absent without one.
   StateHandle pinned(SequenceHandle seq) const noexcept { return at(seq).pinned; }
