@@ -3,6 +3,7 @@
 #include "campaign/declaration.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace hybridstate::runtime {
 
@@ -34,6 +35,20 @@ const char* statistic_name(Statistic statistic) {
   return "";
 }
 
+const char* interval_name(IntervalKind kind) {
+  switch (kind) {
+    case IntervalKind::range:
+      return "seed range";
+    case IntervalKind::bootstrap_95:
+      return "95 % bootstrap";
+    case IntervalKind::t_90:
+      return "90 % paired t";
+    case IntervalKind::log_t_95:
+      return "95 % paired t of logs";
+  }
+  return "";
+}
+
 const Question* Catalogue::find(const std::string& id) const {
   auto const found = std::find_if(questions.begin(), questions.end(),
                                   [&](const Question& q) { return q.id == id; });
@@ -45,6 +60,16 @@ const Experiment* Catalogue::experiment(const std::string& id) const {
     for (Experiment const& experiment : question.experiments)
       if (experiment.id == id) return &experiment;
   return nullptr;
+}
+
+std::vector<std::pair<std::string, std::string>> places_of(const Experiment& experiment) {
+  std::vector<std::pair<std::string, std::string>> places;
+  for (Entry const& entry : experiment.entries) {
+    std::pair<std::string, std::string> place{entry.point, entry.arm};
+    if (std::find(places.begin(), places.end(), place) == places.end())
+      places.push_back(std::move(place));
+  }
+  return places;
 }
 
 std::vector<const Entry*> execution_order(const Experiment& experiment) {

@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "campaign/cell.hpp"
@@ -78,11 +79,20 @@ enum class Statistic : std::uint8_t {
 };
 const char* statistic_name(Statistic statistic);
 
+enum class IntervalKind : std::uint8_t {
+  range,         ///< smallest to largest seed
+  bootstrap_95,  ///< percentile bootstrap of the mean
+  t_90,
+  log_t_95,  ///< in log space, then percent (G4)
+};
+const char* interval_name(IntervalKind kind);
+
 /// Tests that are decided together.
 struct Family {
   std::string id = {};
   std::string source = {};
   Statistic statistic = Statistic::log_sign_flip;
+  IntervalKind interval = IntervalKind::range;  ///< shown beside each effect
   bool holm = false;
   bool two_looks = false;     ///< p = min(1, 2 min(p of the first 6 seeds, p of all 9))
   std::string timebase = {};  ///< "span" or "ledger"
@@ -99,6 +109,9 @@ struct Catalogue {
   const Question* find(const std::string& id) const;
   const Experiment* experiment(const std::string& id) const;
 };
+
+/// Every point and arm of an experiment once, as declared.
+std::vector<std::pair<std::string, std::string>> places_of(const Experiment& experiment);
 
 /// What one machine or reader may change about the declared cells.
 struct CampaignSettings {

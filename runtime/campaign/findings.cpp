@@ -38,19 +38,6 @@ Form form_of(Statistic statistic) {
   return Form::relative;
 }
 
-IntervalKind interval_of(const Family& family) {
-  switch (family.statistic) {
-    case Statistic::containment:
-      return IntervalKind::t_90;
-    case Statistic::log_t_interval:
-      return IntervalKind::log_t_95;
-    case Statistic::relative_sign_flip:
-    case Statistic::log_sign_flip:
-      return family.id == "confirmation" ? IntervalKind::bootstrap_95 : IntervalKind::range;
-  }
-  return IntervalKind::range;
-}
-
 /// The groups that a quantity is formed of: arm, baseline, and the same of what is subtracted.
 std::vector<const CellGroup*> groups_of(const Results& results, const Quantity& q) {
   std::vector<const CellGroup*> groups;
@@ -162,7 +149,7 @@ std::string decision_of(const Family& family, const TestFinding& t) {
     case Statistic::containment:
       return f.low >= -3 && f.high <= 3 ? "contained" : "not contained";
     case Statistic::log_t_interval:
-      if (t.test->id != "K_ret")
+      if (!t.test->less)  // inside one mode
         return f.low > 0 || f.high < 0 ? "interval excludes 0" : "interval includes 0";
       return f.low > 0 ? "confirmed" : f.value > 0 ? "directional" : "not confirmed";
   }
@@ -202,20 +189,6 @@ Quantity level(Metric metric, const std::string& experiment, const std::string& 
 Quantity effect(Form form, Metric metric, const std::string& experiment, const std::string& point,
                 const std::string& arm, const std::string& baseline) {
   return {form, metric, {experiment, arm, point, baseline, point}};
-}
-
-const char* interval_name(IntervalKind kind) {
-  switch (kind) {
-    case IntervalKind::range:
-      return "seed range";
-    case IntervalKind::bootstrap_95:
-      return "95 % bootstrap";
-    case IntervalKind::t_90:
-      return "90 % paired t";
-    case IntervalKind::log_t_95:
-      return "95 % paired t of logs";
-  }
-  return "";
 }
 
 std::size_t Finding::positive() const {
@@ -283,7 +256,7 @@ std::vector<TestFinding> decide(const Results& results, const Family& family) {
                   family.timebase == "ledger" ? Metric::ledger_throughput : Metric::throughput,
                   test.contrast, test.less};
     t.shown = resolved(results, t.quantity);
-    t.finding = find(results, t.quantity, interval_of(family));
+    t.finding = find(results, t.quantity, family.interval);
     for (PaperTest const& paper : paper_tests())
       if (paper.family == family.id && paper.test == test.id) t.paper = &paper;
     complete = complete && t.finding.complete();

@@ -44,14 +44,6 @@ Quantity level(Metric metric, const std::string& experiment, const std::string& 
 Quantity effect(Form form, Metric metric, const std::string& experiment, const std::string& point,
                 const std::string& arm, const std::string& baseline);
 
-enum class IntervalKind : std::uint8_t {
-  range,         ///< smallest to largest seed
-  bootstrap_95,  ///< percentile bootstrap of the mean
-  t_90,
-  log_t_95,  ///< in log space, then percent (G4)
-};
-const char* interval_name(IntervalKind kind);
-
 struct SeedFinding {
   std::uint64_t seed = 0;
   double value = 0;                      ///< in the unit of the quantity

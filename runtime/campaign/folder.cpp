@@ -6,14 +6,12 @@
 
 #include <algorithm>
 #include <charconv>
-#include <fstream>
-#include <hybridstate/version.hpp>
-#include <iterator>
 #include <set>
 #include <stdexcept>
 
 #include "report/file.hpp"
 #include "report/json.hpp"
+#include "version_text.hpp"
 
 namespace hybridstate::runtime {
 
@@ -22,17 +20,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int schema = 1;
-
-std::string version_text() {
-  return fmt::format("{}.{}.{}", HYBRIDSTATE_VERSION_MAJOR, HYBRIDSTATE_VERSION_MINOR,
-                     HYBRIDSTATE_VERSION_PATCH);
-}
-
-std::optional<std::string> read_text(const std::filesystem::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) return std::nullopt;
-  return std::string{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-}
 
 void write_json(const std::filesystem::path& path, const Json& json) {
   write_text_atomically(path, json.dump(1, ' ', false, Json::error_handler_t::replace) + '\n');
@@ -74,6 +61,7 @@ Json family_json(const Family& family) {
   Json j = {{"id", family.id},
             {"source", family.source},
             {"statistic", statistic_name(family.statistic)},
+            {"interval", interval_name(family.interval)},
             {"correction", family.holm ? "Holm over all tests of the family" : "none"},
             {"two_looks", family.two_looks},
             {"timebase", family.timebase},
@@ -205,7 +193,7 @@ void CampaignFolder::declare(const CampaignSettings& settings, const Catalogue& 
   Json declared = declarations(settings, catalogue);
   Json selected = Json::object();
   auto const file = path_ / "campaign.json";
-  std::optional<std::string> const old_text = read_text(file);
+  std::optional<std::string> const old_text = text_of_file(file);
   if (old_text) {
     Json old = Json::parse(*old_text, nullptr, false);
     if (!old.is_object() || !old.contains("selected"))
@@ -227,7 +215,7 @@ void CampaignFolder::declare(const CampaignSettings& settings, const Catalogue& 
 
 std::pair<CampaignSettings, Selection> CampaignFolder::declared() const {
   auto const file = path_ / "campaign.json";
-  auto const text = read_text(file);
+  auto const text = text_of_file(file);
   if (!text)
     throw ReportError(
         fmt::format("{} holds no campaign: there is no campaign.json", path_.string()));
@@ -257,7 +245,7 @@ std::pair<CampaignSettings, Selection> CampaignFolder::declared() const {
 
 std::optional<Json> CampaignFolder::load(const PlannedCell& cell, std::string& problem) const {
   problem.clear();
-  std::optional<std::string> const text = read_text(cell_path(cell.cell));
+  std::optional<std::string> const text = text_of_file(cell_path(cell.cell));
   if (!text) return std::nullopt;
   Json j = Json::parse(*text, nullptr, false);
   if (!j.is_object() || !j.contains("digest")) {
@@ -307,7 +295,7 @@ void CampaignFolder::write_choices(const Choices& choices) const {
 Choices CampaignFolder::choices() const {
   Choices choices;
   auto const file = path_ / "choices.json";
-  std::optional<std::string> const text = read_text(file);
+  std::optional<std::string> const text = text_of_file(file);
   if (!text) return choices;
   try {
     Json const j = Json::parse(*text);

@@ -711,6 +711,7 @@ Family confirmation_family() {
   Family family{.id = "confirmation",
                 .source = "Appendix B.12, Table B-7",
                 .statistic = Statistic::log_sign_flip,
+                .interval = IntervalKind::bootstrap_95,
                 .holm = true,
                 .timebase = "span",
                 .rule =
@@ -751,6 +752,7 @@ Family fidelity_family() {
   Family family{.id = "fidelity",
                 .source = "Section 4.5, Table C-3",
                 .statistic = Statistic::containment,
+                .interval = IntervalKind::t_90,
                 .timebase = "span",
                 .rule = "each of four must be contained before its histories are analyzed"};
   for (std::string const arm : {"D0", "S2"})
@@ -768,6 +770,7 @@ Family retention_family() {
   return {.id = "retention",
           .source = "Section 4.5, Appendix G.4, Table G-7",
           .statistic = Statistic::log_t_interval,
+          .interval = IntervalKind::log_t_95,
           .timebase = "ledger",
           .rule =
               "K_ret is primary: confirmed if its 95 % interval lies above 0, directional if the "

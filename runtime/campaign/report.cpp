@@ -6,12 +6,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <hybridstate/version.hpp>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "cli/text_table.hpp"
 #include "report/table.hpp"
+#include "version_text.hpp"
 
 namespace hybridstate::runtime {
 
@@ -46,21 +46,13 @@ std::vector<PaperReadout> our_readouts(const Catalogue& catalogue) {
   Question const* const best = catalogue.find("best");
   if (best == nullptr) return list;
   for (Experiment const& e : best->experiments) {
-    std::vector<std::pair<std::string, std::string>> seen;  // point and arm
-    for (Entry const& entry : e.entries) {
-      if (std::find(seen.begin(), seen.end(), std::pair(entry.point, entry.arm)) != seen.end())
-        continue;
-      seen.emplace_back(entry.point, entry.arm);
-      auto const beside = [&](const std::string& baseline) {
-        return entry.arm != baseline &&
-               std::any_of(e.entries.begin(), e.entries.end(), [&](const Entry& other) {
-                 return other.point == entry.point && other.arm == baseline;
-               });
-      };
-      std::string const organization = entry.arm.substr(0, entry.arm.find(' '));
+    auto const places = places_of(e);
+    for (auto const& [point, arm] : places) {
+      std::string const organization = arm.substr(0, arm.find(' '));
       for (std::string const& baseline : {organization + " paper", std::string("infinite")})
-        if (beside(baseline))
-          add(effect(Form::relative, Metric::throughput, e.id, entry.point, entry.arm, baseline));
+        if (arm != baseline &&
+            std::find(places.begin(), places.end(), std::pair(point, baseline)) != places.end())
+          add(effect(Form::relative, Metric::throughput, e.id, point, arm, baseline));
     }
   }
   return list;
@@ -224,6 +216,11 @@ std::string value_text(const Quantity& quantity, std::optional<double> value) {
   return *value > 0 ? "+" + text : text;
 }
 
+std::string paper_text(const ComparisonRow& row) {
+  if (row.paper_sign != 0) return row.paper_sign < 0 ? "below 0" : "above 0";
+  return value_text(*row.quantity, row.paper);
+}
+
 std::string summary_text(const CampaignReport& report) {
   std::vector<std::vector<std::string>> rows = {
       {"question, effect", "unit", "paper", "ours", "seeds", "adjusted p", "decision", "sign"}};
@@ -231,11 +228,9 @@ std::string summary_text(const CampaignReport& report) {
   for (ComparisonRow const& row : report.summary()) {
     if (row.question != last) rows.push_back({row.question, "", "", "", "", "", "", ""});
     last = row.question;
-    std::string paper = value_text(*row.quantity, row.paper);
-    if (row.paper_sign != 0) paper = row.paper_sign < 0 ? "below 0" : "above 0";
     std::string unit = row.quantity->form == Form::difference ? "" : row.unit;
     rows.push_back(
-        {"  " + row.full_name(), unit, paper,
+        {"  " + row.full_name(), unit, paper_text(row),
          row.finding->value ? value_text(*row.quantity, row.finding->value) : "not run",
          fmt::format("{}/{}", row.finding->seeds.size(), row.finding->declared),
          row.test != nullptr && row.test->adjusted ? fmt::format("{:.4f}", *row.test->adjusted)
@@ -257,8 +252,7 @@ std::string summary_text(const CampaignReport& report) {
 std::string report_json(const CampaignReport& report) {
   Results const& results = *report.results;
   Json j = {{"schema", 1},
-            {"version", fmt::format("{}.{}.{}", HYBRIDSTATE_VERSION_MAJOR,
-                                    HYBRIDSTATE_VERSION_MINOR, HYBRIDSTATE_VERSION_PATCH)},
+            {"version", version_text()},
             {"figures", results.figures()},
             {"cells_present", results.cell_count()}};
   for (HeadroomChoice const& choice : results.choices())

@@ -78,5 +78,7 @@ std::string report_html(const CampaignReport& report, const std::string& cells);
 
 /// A value in the unit of a quantity, as tables show it; effects carry their sign.
 std::string value_text(const Quantity& quantity, std::optional<double> value);
+/// The paper's value, or only on which side of 0 it lies; empty without one.
+std::string paper_text(const ComparisonRow& row);
 
 }  // namespace hybridstate::runtime

@@ -52,11 +52,6 @@ std::string interval_text(const Quantity& q, std::optional<double> low,
   return low ? fmt::format("{} to {}", value_text(q, low), value_text(q, high)) : std::string();
 }
 
-std::string paper_text(const ComparisonRow& row) {
-  if (row.paper_sign != 0) return row.paper_sign < 0 ? "below 0" : "above 0";
-  return value_text(*row.quantity, row.paper);
-}
-
 /// A card with a table. The first heading is that of the names; the text columns begin with "|";
 /// empty ones are left out. `note` is HTML below it.
 std::string table_html(const std::vector<std::string>& headings, const std::string& rows,
@@ -310,11 +305,7 @@ class Page {
         Metric::stranded,        Metric::pins};
     std::string out;
     for (Experiment const& e : q.question->experiments) {
-      std::vector<std::pair<std::string, std::string>> places;
-      for (Entry const& entry : e.entries) {
-        std::pair<std::string, std::string> const place{entry.point, entry.arm};
-        if (std::find(places.begin(), places.end(), place) == places.end()) places.push_back(place);
-      }
+      auto const places = places_of(e);
       std::vector<std::vector<Finding>> found;
       std::vector<Metric> shown;
       for (Metric const metric : columns) {

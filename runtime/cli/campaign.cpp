@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <atomic>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <iterator>
 #include <map>
@@ -22,6 +21,7 @@
 #include "cli/command.hpp"
 #include "cli/jobs.hpp"
 #include "cli/serving_options.hpp"
+#include "report/file.hpp"
 
 namespace hybridstate::runtime {
 
@@ -47,11 +47,9 @@ struct CampaignOptions {
 };
 
 std::string digest_of_file(const char* option, const std::filesystem::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in || std::filesystem::is_directory(path))
-    throw UsageError(fmt::format("{}: cannot read {}", option, path.string()));
-  std::string const text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-  return digest_of(text);
+  auto const text = text_of_file(path);
+  if (!text) throw UsageError(fmt::format("{}: cannot read {}", option, path.string()));
+  return digest_of(*text);
 }
 
 bool knows_policy(const std::string& policy) {

@@ -4,7 +4,6 @@
 
 #include <exception>
 #include <hybridstate/core/error.hpp>
-#include <hybridstate/version.hpp>
 
 #include "cli/command.hpp"
 #include "executor/device_error.hpp"
@@ -12,6 +11,7 @@
 #include "model/model_error.hpp"
 #include "report/file.hpp"
 #include "trace/reader.hpp"
+#include "version_text.hpp"
 #include "workload/trace_options.hpp"
 
 namespace hybridstate::runtime {
@@ -42,9 +42,7 @@ int fail(int code, const std::string& sentence) {
 int run_command_line(int argc, const char* const* argv) {
   CLI::App app("Memory organizations for serving hybrid attention/SSM language models",
                "hybridstate");
-  app.set_version_flag("--version",
-                       fmt::format("hybridstate {}.{}.{}", HYBRIDSTATE_VERSION_MAJOR,
-                                   HYBRIDSTATE_VERSION_MINOR, HYBRIDSTATE_VERSION_PATCH));
+  app.set_version_flag("--version", "hybridstate " + version_text());
   app.require_subcommand(1);
   app.footer(examples);
   Action action;

@@ -11,6 +11,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <system_error>
 
 #include "error_text.hpp"
@@ -91,6 +93,12 @@ void write_text_atomically(const fs::path& path, std::string_view text) {
     ::unlink(temporary.c_str());
     fail(path, error_text(error));
   }
+}
+
+std::optional<std::string> text_of_file(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in || fs::is_directory(path)) return std::nullopt;
+  return std::string{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
 }
 
 void make_folder(const fs::path& folder) {

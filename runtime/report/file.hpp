@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -20,6 +21,9 @@ class ReportError : public std::runtime_error {
 /// it was, and no temporary file is left. A symbolic link is followed; something that is neither a
 /// file nor a folder (a pipe, /dev/stdout) is written directly.
 void write_text_atomically(const std::filesystem::path& path, std::string_view text);
+
+/// The whole content of a file; absent when it cannot be read.
+std::optional<std::string> text_of_file(const std::filesystem::path& path);
 
 /// Creates a folder and its parents where missing; throws ReportError when that is impossible.
 void make_folder(const std::filesystem::path& folder);

@@ -9,6 +9,7 @@
 #include <numeric>
 #include <vector>
 
+#include "falcon_spec.hpp"
 #include "report/summary.hpp"
 #include "scheduler/run.hpp"
 #include "support.hpp"
@@ -21,12 +22,9 @@ namespace {
 constexpr Bytes page = 512 * 1024;
 constexpr Bytes composite = 1'594'368;  // Falcon-H1-7B: SSM and convolution state of one layer
 
-RunSpec falcon_spec(Arm arm, Budget budget) {
-  RunSpec spec;
-  ModelPreset const& model = *find_preset("falcon-h1-7b");
-  spec.arm = arm;
-  spec.model = model.geometry;
-  spec.split = {model.attention_ppm};
+/// With times that can be added up by hand.
+RunSpec simple_spec(Arm arm, Budget budget) {
+  RunSpec spec = falcon_spec(arm);
   spec.budget = budget;
   spec.law = simple_law();
   return spec;
@@ -37,8 +35,8 @@ RunResult serve(const RunSpec& spec, const Workload& w) {
 }
 
 RunResult serve_paper(Arm arm, double headroom = 0) {
-  RunSpec spec = falcon_spec(arm, nominal_budget(layout_of(falcon_spec(arm, {})), 63));
-  spec.law = find_step_law("a100-40gb");
+  RunSpec spec = falcon_spec(arm);
+  spec.budget = nominal_budget(layout_of(spec), 63);
   spec.headroom = headroom;
   PaperWorkloadOptions options;
   options.requests = 200;
@@ -64,13 +62,13 @@ TEST_CASE("M_X of a live set by hand, the same under every organization on the 5
   // Step 1 leaves three blocks (1,025 tokens) and states at 512, 1,024 and 1,025; step 2 gives the
   // last of each back.
   Bytes const coarse =
-      unit_bytes(OrganizationKind::coarse_page, layout_of(falcon_spec(Arm::s0, {})), 0);
+      unit_bytes(OrganizationKind::coarse_page, layout_of(simple_spec(Arm::s0, {})), 0);
   std::vector<StoredBytes> const expected = {
       {6 * coarse, 15 * page, 13 * page, 65 * page / 32 + 3 * composite, 3 * page + 3 * composite},
       {4 * coarse, 10 * page, 9 * page, 2 * page + 2 * composite, 2 * page + 2 * composite}};
   for (Arm const arm : {Arm::s0, Arm::s1, Arm::s2, Arm::d0_m512}) {
     CAPTURE(arm_name(arm));
-    RunResult const run = serve(falcon_spec(arm, bytes_per_layer(40 * page)), two_steps());
+    RunResult const run = serve(simple_spec(arm, bytes_per_layer(40 * page)), two_steps());
     REQUIRE(run.timeline.size() == 2);
     for (std::size_t i = 0; i < 2; ++i) CHECK(run.timeline[i].stored == expected[i]);
     CHECK(run.nominal_bytes == 40 * page);
@@ -86,10 +84,10 @@ TEST_CASE("M_X of a live set by hand, the same under every organization on the 5
 
 TEST_CASE("M_X of D0's live set: its tokens in larger blocks, its states one for one") {
   // 65 units of 16 tokens and one state, since no boundary of 1,792 is crossed; then 64 units.
-  RunResult const run = serve(falcon_spec(Arm::d0, bytes_per_layer(40 * page)), two_steps());
+  RunResult const run = serve(simple_spec(Arm::d0, bytes_per_layer(40 * page)), two_steps());
   REQUIRE(run.timeline.size() == 2);
   Bytes const coarse =
-      unit_bytes(OrganizationKind::coarse_page, layout_of(falcon_spec(Arm::s0, {})), 0);
+      unit_bytes(OrganizationKind::coarse_page, layout_of(simple_spec(Arm::s0, {})), 0);
   CHECK(run.timeline[0].stored == StoredBytes{4 * coarse, 7 * page, 7 * page,
                                               65 * page / 32 + composite, 3 * page + composite});
   CHECK(run.timeline[1].stored == StoredBytes{2 * coarse, 2 * page, 2 * page, 2 * page, 2 * page});
@@ -98,7 +96,7 @@ TEST_CASE("M_X of D0's live set: its tokens in larger blocks, its states one for
 TEST_CASE("each running request rounds its open block up for itself") {
   // Twice 1,025 tokens are 2 * 65 units of 16, and 2 * 3 blocks of 512.
   Workload const w = workload({request(0, 1, 1025, 2), request(0, 2, 1025, 2)});
-  RunSpec spec = falcon_spec(Arm::s2, bytes_per_layer(60 * page));
+  RunSpec spec = simple_spec(Arm::s2, bytes_per_layer(60 * page));
   spec.token_budget = 4096;
   CHECK(serve(spec, w).timeline[0].stored.value()[3] == 130 * page / 32 + 6 * composite);
   spec.arm = Arm::d0;
@@ -106,7 +104,7 @@ TEST_CASE("each running request rounds its open block up for itself") {
 }
 
 TEST_CASE("slab dumps by hand") {
-  RunResult const run = serve(falcon_spec(Arm::s2, bytes_per_layer(40 * page)), two_steps());
+  RunResult const run = serve(simple_spec(Arm::s2, bytes_per_layer(40 * page)), two_steps());
   REQUIRE(run.slabs.has_value());
   SlabStatistics const& s = *run.slabs;
   CHECK(s.live_histogram == std::vector<std::uint64_t>{0, 0, 1, 1});
@@ -135,7 +133,7 @@ TEST_CASE("slab dumps by hand") {
 TEST_CASE("slab counters exist where slabs exist, M_X where memory is an organization's") {
   for (Arm const arm : {Arm::s0, Arm::s1, Arm::d0, Arm::d0_m512, Arm::infinite, Arm::byte_exact}) {
     CAPTURE(arm_name(arm));
-    RunResult const run = serve(falcon_spec(arm, bytes_per_layer(40 * page)), two_steps());
+    RunResult const run = serve(simple_spec(arm, bytes_per_layer(40 * page)), two_steps());
     CHECK_FALSE(run.slabs.has_value());
     CHECK_FALSE(run.cross_invalidations.has_value());
     CHECK_FALSE(run.timeline[0].slabs.has_value());

@@ -11,6 +11,7 @@
 #include <hybridstate/geometry/presets.hpp>
 #include <string>
 
+#include "falcon_spec.hpp"
 #include "report/summary.hpp"
 #include "support.hpp"
 
@@ -33,11 +34,7 @@ TEST_CASE("a slice of the Mooncake conversation trace under four organizations")
   Workload const w = read_mooncake(path, options);
   REQUIRE(w.requests.size() == 600);
 
-  RunSpec spec;
-  const ModelPreset& model = *find_preset("falcon-h1-7b");
-  spec.model = model.geometry;
-  spec.split = {model.attention_ppm};
-  spec.law = find_step_law("a100-40gb");
+  RunSpec spec = falcon_spec();
   spec.cap = 256;
   for (Bytes const gib : {Bytes{20}, Bytes{6}})
     for (OrderPolicy order : {OrderPolicy::paper, OrderPolicy::path_safe, OrderPolicy::greedy_dual})

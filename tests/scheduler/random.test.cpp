@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "falcon_spec.hpp"
 #include "math/deterministic.hpp"
 #include "support.hpp"
 
@@ -90,12 +91,7 @@ constexpr Arm all_arms[] = {Arm::s0,      Arm::s1,       Arm::s2,        Arm::d0
                             Arm::d0_m512, Arm::infinite, Arm::byte_exact};
 
 RunSpec random_spec(Chance& chance, Arm arm) {
-  RunSpec spec;
-  spec.arm = arm;
-  const ModelPreset& model = *find_preset("falcon-h1-7b");
-  spec.model = model.geometry;
-  spec.split = {model.attention_ppm};
-  spec.law = find_step_law("a100-40gb");
+  RunSpec spec = falcon_spec(arm);
   spec.null_units = chance.below(2);
   spec.cap = chance.of({1U, 2U, 3U, 8U});
   spec.token_budget = chance.of({64U, 500U, 512U, 2048U, 4096U});

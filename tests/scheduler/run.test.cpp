@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "falcon_spec.hpp"
 #include "report/summary.hpp"
 #include "support.hpp"
 #include "workload/paper.hpp"
@@ -22,12 +23,7 @@ using namespace scheduler_test;
 namespace {
 
 RunSpec paper_spec(Arm arm, Units budget = 63) {
-  RunSpec spec;
-  const ModelPreset& model = *find_preset("falcon-h1-7b");
-  spec.arm = arm;
-  spec.model = model.geometry;
-  spec.split = {model.attention_ppm};
-  spec.law = find_step_law("a100-40gb");
+  RunSpec spec = falcon_spec(arm);
   spec.budget = nominal_budget(layout_of(spec), budget);
   spec.budget_text = "b" + std::to_string(budget);
   return spec;

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <hybridstate/geometry/presets.hpp>
 
+#include "falcon_spec.hpp"
 #include "report/summary.hpp"
 #include "scheduler/run.hpp"
 #include "workload/paper.hpp"
@@ -32,12 +33,7 @@ struct Means {
 };
 
 Means serve(const Cell& cell, bool best) {
-  RunSpec spec;
-  spec.arm = cell.arm;
-  const ModelPreset& model = *find_preset("falcon-h1-7b");
-  spec.model = model.geometry;
-  spec.split = {model.attention_ppm};
-  spec.law = find_step_law("a100-40gb");
+  RunSpec spec = falcon_spec(cell.arm);
   spec.cap = 109;
   spec.keep_timeline = false;
   spec.budget = nominal_budget(layout_of(spec), cell.budget);

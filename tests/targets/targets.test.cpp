@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "executor/simulated.hpp"
+#include "falcon_spec.hpp"
 #include "report/summary.hpp"
 #include "scheduler/run.hpp"
 #include "test_scale.hpp"
@@ -72,10 +73,8 @@ class Laboratory {
  public:
   Laboratory(std::uint32_t seeds, bool variance_reduction)
       : seeds_(seeds), variance_reduction_(variance_reduction) {
-    const ModelPreset& model = *find_preset("falcon-h1-7b");
-    spec_.model = model.geometry;
-    split_ = {model.attention_ppm};
-    spec_.law = find_step_law("a100-40gb");
+    spec_ = falcon_spec();
+    split_ = spec_.split;
     spec_.null_units = 1;
     spec_.keep_timeline = false;
   }

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "cli/process.hpp"
+#include "falcon_spec.hpp"
 #include "math/deterministic.hpp"
 #include "report/json.hpp"
 #include "scheduler/run.hpp"
@@ -26,12 +27,7 @@ namespace {
 constexpr Arm traced_arms[] = {Arm::s0, Arm::s1, Arm::s2, Arm::d0, Arm::d0_m512};
 
 RunSpec spec_of(Arm arm, Units nominal) {
-  RunSpec spec;
-  ModelPreset const& model = *find_preset("falcon-h1-7b");
-  spec.arm = arm;
-  spec.model = model.geometry;
-  spec.split = {model.attention_ppm};
-  spec.law = find_step_law("a100-40gb");
+  RunSpec spec = falcon_spec(arm);
   spec.budget = nominal_budget(layout_of(spec), nominal);
   return spec;
 }

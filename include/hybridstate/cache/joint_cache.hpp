@@ -1438,15 +1438,18 @@ class JointCache {
     if (options_.reuse_beyond_joint && m.settled > m.joint) return m.settled_idle;
     return m.joint > 0 ? m.joint_idle : 0;
   }
-  /// Units of J's objects that are cached and would become referenced.
+  /// Adds the cached units that would become referenced: of so many blocks, and of J's checkpoint.
+  void add_idle(const Match& m, Units blocks, PoolUnits& units) const noexcept {
+    units[Organization::attention_pool] +=
+        blocks * organization_.unit_use(Organization::attention_pool).attention;
+    StateHandle const checkpoint = this->checkpoint(m);
+    if (checkpoint && states_[checkpoint.value].idle())
+      organization_.for_each_own_unit(checkpoint, [&](int pool, UnitIndex) { ++units[pool]; });
+  }
+  /// The same of J's own path.
   PoolUnits adopting(const Match& m) const noexcept {
     PoolUnits units;
-    StateHandle const checkpoint = this->checkpoint(m);
-    if (!checkpoint) return units;
-    units[Organization::attention_pool] +=
-        m.joint_idle * organization_.unit_use(Organization::attention_pool).attention;
-    if (states_[checkpoint.value].idle())
-      organization_.for_each_own_unit(checkpoint, [&](int pool, UnitIndex) { ++units[pool]; });
+    add_idle(m, m.joint > 0 ? m.joint_idle : 0, units);
     return units;
   }
   /// What passing one checkpoint boundary takes, without slots.
@@ -1476,15 +1479,10 @@ class JointCache {
   PoolUnits admission_need(RequestBoundaries of, const Match& m,
                            Units most_states = 0xffffffffU) const noexcept {
     Units const adopted = adopted_blocks(m);
-    StateHandle const checkpoint = this->checkpoint(m);
     Units const kept = 1 + options_.placement.inside(m.joint, of.prompt, checkpoint_tokens(), of);
-    PoolUnits need = organization_.need(
-        {ceil_div(of.prompt, block_tokens()) - adopted, std::min(kept, most_states), checkpoint});
-    need[Organization::attention_pool] +=
-        adopted_idle(m) * organization_.unit_use(Organization::attention_pool).attention;
-    if (checkpoint && states_[checkpoint.value].references == 0 &&
-        !states_[checkpoint.value].fenced)
-      organization_.for_each_own_unit(checkpoint, [&](int pool, UnitIndex) { ++need[pool]; });
+    PoolUnits need = organization_.need({ceil_div(of.prompt, block_tokens()) - adopted,
+                                         std::min(kept, most_states), checkpoint(m)});
+    add_idle(m, adopted_idle(m), need);
     return need;
   }
   PoolUnits admission_need_alone(RequestBoundaries of, const Match& m) const noexcept {

@@ -691,6 +691,24 @@ HYBRIDSTATE_CPU_INLINE bool rounds_after(const StateUpdate& j, std::size_t token
 
 constexpr std::size_t rows_ahead = 16;
 
+/// One token of one row in registers; returns the row's output.
+template <std::size_t P>
+HYBRIDSTATE_CPU_INLINE float advance(const StateUpdate& j, std::size_t t, std::size_t row,
+                                     V (&s)[P]) {
+  float const x = j.x[t * j.stride + row];
+  V const decay = all(j.decay[t * j.dt_stride]);
+  V const input = all(j.dt[t * j.dt_stride] * x);
+  const float* const b = j.b + t * j.stride;
+  const float* const c = j.c + t * j.stride;
+  V product[P];
+  HYBRIDSTATE_CPU_UNROLL
+  for (std::size_t i = 0; i < P; ++i) {
+    s[i] = fused(decay, s[i], input * load(b + i * lanes));
+    product[i] = s[i] * load(c + i * lanes);
+  }
+  return numeric::fused(j.d, x, halve_all(product));
+}
+
 /// One row of P x 16 elements in registers over all tokens.
 template <std::size_t P>
 void update_row(const StateUpdate& j, std::size_t row, const HeadBytes& head, float* buffer) {
@@ -711,17 +729,7 @@ void update_row(const StateUpdate& j, std::size_t row, const HeadBytes& head, fl
   }
   std::size_t next = 0;
   for (std::size_t t = 0; t < j.tokens; ++t) {
-    float const x = j.x[t * j.stride + row];
-    V const decay = all(j.decay[t * j.dt_stride]);
-    V const input = all(j.dt[t * j.dt_stride] * x);
-    const float* const b = j.b + t * j.stride;
-    const float* const c = j.c + t * j.stride;
-    HYBRIDSTATE_CPU_UNROLL
-    for (std::size_t i = 0; i < P; ++i) s[i] = fused(decay, s[i], input * load(b + i * lanes));
-    V product[P];
-    HYBRIDSTATE_CPU_UNROLL
-    for (std::size_t i = 0; i < P; ++i) product[i] = s[i] * load(c + i * lanes);
-    j.y[t * j.y_stride + row] = numeric::fused(j.d, x, halve_all(product));
+    j.y[t * j.y_stride + row] = advance(j, t, row, s);
     if (rounds_after(j, t)) HYBRIDSTATE_CPU_UNROLL
     for (std::size_t i = 0; i < P; ++i) s[i] = rounded_to_bf16(s[i]);
     while (next < j.store_count && j.stores[next].after == t + 1) {
@@ -751,18 +759,15 @@ HYBRIDSTATE_CPU_INLINE bool is_decode(const StateUpdate& j, const HeadBytes& hea
 template <std::size_t P>
 void decode_row(const StateUpdate& j, std::size_t row, const HeadBytes& head, float* buffer) {
   std::size_t const first = row * P * lanes * 2;
-  V const decay = all(j.decay[0]);
-  V const input = all(j.dt[0] * j.x[row]);
-  V s[P], product[P];
+  V s[P];
   HYBRIDSTATE_CPU_UNROLL
   for (std::size_t i = 0; i < P; ++i) {
     // States are read once a step: the prefetcher would begin anew on every page of memory.
     const std::byte* const at = head.source + first + i * lanes * 2;
     if (i % 2 == 0) __builtin_prefetch(at + rows_ahead * P * lanes * 2);
-    s[i] = fused(decay, load<Dtype::bf16>(at), input * load(j.b + i * lanes));
-    product[i] = s[i] * load(j.c + i * lanes);
+    s[i] = load<Dtype::bf16>(at);
   }
-  float const y = numeric::fused(j.d, j.x[row], halve_all(product));
+  float const y = advance(j, 0, row, s);
   if (std::isnan(y)) return update_row<P>(j, row, head, buffer);  // only then may s hold a NaN
   j.y[row] = y;
   HYBRIDSTATE_CPU_UNROLL
