@@ -1,0 +1,66 @@
+// SPDX-FileCopyrightText: 2026 hybridstate contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <hybridstate/device/numeric.hpp>
+
+// What kernels read and write: elements of a storage type, sixteen bytes at a time.
+
+HYBRIDSTATE_NAMESPACE_BEGIN
+namespace kernels {
+
+struct Bf16 {
+  std::uint16_t bits;
+
+  friend constexpr bool operator==(Bf16, Bf16) = default;
+};
+
+/// Sixteen bytes in one access.
+struct alignas(16) Vector16 {
+  std::uint32_t word[4];
+};
+
+HYBRIDSTATE_HD constexpr float to_float(float f) noexcept { return f; }
+HYBRIDSTATE_HD constexpr float to_float(Bf16 b) noexcept { return numeric::from_bf16(b.bits); }
+
+template <class E>
+HYBRIDSTATE_HD constexpr E from_float(float f) noexcept {
+  if constexpr (sizeof(E) == 2)
+    return {numeric::to_bf16(f)};
+  else
+    return f;
+}
+
+/// Elements of a vector.
+template <class E>
+inline constexpr unsigned per_vector = 16 / sizeof(E);
+
+/// The elements of a vector as floats, exactly.
+template <class E>
+HYBRIDSTATE_HD constexpr void unpack(const Vector16& v, float* to) noexcept {
+  for (unsigned i = 0; i < 4; ++i) {
+    if constexpr (sizeof(E) == 2) {
+      to[2 * i] = numeric::float_of(v.word[i] << 16);
+      to[2 * i + 1] = numeric::float_of(v.word[i] & 0xffff0000U);
+    } else {
+      to[i] = numeric::float_of(v.word[i]);
+    }
+  }
+}
+/// Floats as the elements of a vector: to nearest, ties to even.
+template <class E>
+HYBRIDSTATE_HD constexpr Vector16 packed(const float* from) noexcept {
+  Vector16 v{};
+  for (unsigned i = 0; i < 4; ++i) {
+    if constexpr (sizeof(E) == 2)
+      v.word[i] = std::uint32_t{numeric::to_bf16(from[2 * i])} |
+                  std::uint32_t{numeric::to_bf16(from[2 * i + 1])} << 16;
+    else
+      v.word[i] = numeric::bits_of(from[i]);
+  }
+  return v;
+}
+
+}  // namespace kernels
+HYBRIDSTATE_NAMESPACE_END
