@@ -60,6 +60,75 @@ void check_decode(std::uint64_t seed) {
   }
 }
 
+/// A scan of `c.tokens` tokens that keeps a checkpoint after `cut` of them (0: none).
+template <class Row>
+struct ScanCase {
+  std::vector<std::int32_t> first, kept_first{0}, after, table;
+  StateScan<Row> kernel;
+
+  ScanCase(StateCase& c, std::uint32_t cut) {
+    std::uint32_t const members = c.map.member_count;
+    auto const keep = [&](const std::vector<std::int32_t>& from, std::uint32_t s, std::uint32_t n) {
+      table.insert(table.end(), from.begin() + s * members, from.begin() + (s + 1) * members);
+      after.push_back(static_cast<std::int32_t>(n));
+    };
+    for (std::uint32_t s = 0; s <= c.sequences; ++s)
+      first.push_back(static_cast<std::int32_t>(s * c.tokens));
+    for (std::uint32_t s = 0; s < c.sequences; ++s) {
+      if (c.destination[s * members] >= 0) {
+        if (cut > 0) keep(c.checkpoint, s, cut);
+        keep(c.destination, s, c.tokens);
+      }
+      kept_first.push_back(static_cast<std::int32_t>(after.size()));
+    }
+    kernel.in = c.recurrence();
+    kernel.runs = {first.data(), c.sequences};
+    kernel.source = c.view(c.source);
+    kernel.kept = {c.view(table), kept_first.data(), after.data()};
+    kernel.state = c.state;
+    kernel.round = c.bf16;
+  }
+};
+
+template <class Row>
+void check_scan(StateCase& c, std::uint64_t seed) {
+  CAPTURE(seed);
+  CAPTURE(c.state);
+  c.draw(seed);
+  std::mt19937_64 random(seed);
+  if (random() % 2 == 0) std::fill_n(c.source.begin(), c.map.member_count, -1);
+  if (random() % 3 == 0) std::fill_n(c.checkpoint.begin(), c.map.member_count, -1);
+  if (random() % 3 == 0)
+    std::fill_n(c.destination.end() - c.map.member_count, c.map.member_count, -1);
+  auto const cut = static_cast<std::uint32_t>(random() % (c.tokens + 1));
+  std::vector<StateCase::Kept> kept;
+  StateCase want = c;
+  if (cut > 0) kept.push_back({cut, &want.checkpoint});
+  kept.push_back({c.tokens, &want.destination});
+  want.run_on_cpu(kept, c.bf16 ? Carry::bf16_per_token : Carry::fp32);
+  for (ThreadOrder order : {ThreadOrder::forward, ThreadOrder::reverse, ThreadOrder::shuffled}) {
+    StateCase got = c;
+    ScanCase<Row> scan(got, cut);
+    Interpreter(order, seed).run(scan.kernel);
+    CHECK(same(got, want));
+  }
+}
+
+/// One sequence of Falcon-H1-7B's recurrent layer.
+StateCase falcon_7b(bool bf16, std::uint32_t heads_per_page) {
+  StateCase c;
+  c.bf16 = bf16;
+  c.sequences = 1;
+  c.heads = 24;
+  c.rows = 128;
+  c.state = 256;
+  c.page_gap = 0;
+  c.spare_pages = 0;
+  c.whole_heads(heads_per_page);
+  c.draw(7);
+  return c;
+}
+
 }  // namespace
 
 TEST_CASE("the decode kernel computes the CPU executor's bits, whatever the order of threads") {
@@ -72,4 +141,151 @@ TEST_CASE("the decode kernel computes the CPU executor's bits, whatever the orde
     check_decode<float, 128>(seed);
     check_decode<float, 256>(seed);
   }
+}
+
+TEST_CASE("a scan computes the CPU executor's bits and leaves states where it is told") {
+  for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+    StateCase c;
+    c.heads = 2;
+    c.rows = static_cast<std::uint32_t>(4 * (1 + seed % 5));
+    c.sequences = 2;
+    c.tokens = static_cast<std::uint32_t>(1 + seed % 4);
+    for (bool bf16 : {true, false}) {
+      c.bf16 = bf16;
+      c.state = 64;
+      c.whole_heads(1 + seed % 2);
+      bf16 ? check_scan<VectorRow<Bf16, 64>>(c, seed) : check_scan<VectorRow<float, 64>>(c, seed);
+      c.state = 256;
+      c.whole_heads(1 + seed % 2);
+      bf16 ? check_scan<VectorRow<Bf16, 256>>(c, seed) : check_scan<VectorRow<float, 256>>(c, seed);
+    }
+  }
+}
+
+TEST_CASE("rows of any length, cut by pages anywhere, give the CPU executor's bits") {
+  std::uint64_t seed = 1;
+  for (std::uint32_t state : {1U, 8U, 16U, 17U, 40U, 96U, 128U, 200U, 256U})
+    for (bool bf16 : {true, false}) {
+      StateCase c;
+      c.heads = 2;
+      c.rows = 5;
+      c.state = state;
+      c.sequences = 2;
+      c.tokens = 3;
+      c.bf16 = bf16;
+      c.split_heads(state > 8 ? 3 : 1);
+      bf16 ? check_scan<StridedRow<Bf16, 256>>(c, ++seed)
+           : check_scan<StridedRow<float, 256>>(c, ++seed);
+    }
+  for (std::uint32_t state : {300U, 512U, 1000U, 1024U}) {
+    StateCase c;
+    c.heads = 1;
+    c.rows = 3;
+    c.state = state;
+    c.sequences = 1;
+    c.tokens = 2;
+    c.bf16 = false;
+    c.split_heads(2);
+    check_scan<StridedRow<float, 1024>>(c, ++seed);
+  }
+}
+
+TEST_CASE("a decode reads and writes every state byte once, in whole lines, and little else") {
+  struct Shape {
+    const char* name;
+    bool bf16;
+    std::uint32_t heads_per_page;
+  };
+  for (Shape const& shape :
+       {Shape{"paged", true, 8}, Shape{"composite", true, 24}, Shape{"paged, FP32", false, 4}}) {
+    CAPTURE(shape.name);
+    StateCase c = falcon_7b(shape.bf16, shape.heads_per_page);
+    std::uint64_t const state = c.heads * c.head_bytes();
+    auto const bytes = [](const auto& v) { return v.size() * sizeof(v[0]); };
+    std::vector<Region> const regions = {
+        {"state", c.bytes(), c.pool_bytes(), static_cast<std::int64_t>(state),
+         static_cast<std::int64_t>(2 * state), true},
+        {"inputs", c.inputs.data(), bytes(c.inputs)},
+        {"dt", c.dt.data(), bytes(c.dt)},
+        {"dt bias", c.dt_bias.data(), bytes(c.dt_bias)},
+        {"A", c.a.data(), bytes(c.a)},
+        {"D", c.d.data(), bytes(c.d)},
+        {"outputs", c.y.data(), bytes(c.y), -1, static_cast<std::int64_t>(bytes(c.y))}};
+    Recording const r = shape.bf16 ? record(decode_of<Bf16, 256>(c), regions)
+                                   : record(decode_of<float, 256>(c), regions);
+    for (std::string const& v : r.violations) FAIL_CHECK(v);
+    std::uint64_t least = 3 * state;
+    for (std::size_t i = 1; i < regions.size(); ++i) least += regions[i].bytes;
+    CHECK(r.total().memory_bytes() >= least);
+    CHECK(static_cast<double>(r.total().memory_bytes()) <= 1.02 * static_cast<double>(least));
+  }
+}
+
+namespace {
+
+/// Adds neighbours through shared memory, with or without the barrier that this needs.
+struct Neighbours {
+  static constexpr unsigned threads = 64;
+  const float* from = nullptr;
+  float* to = nullptr;
+  bool barrier = true;
+  bool part = false;  ///< only half of the threads reach the barrier
+
+  Grid grid() const { return {2, 1, 1}; }
+  template <cta_thread T>
+  void operator()(T& t) const {
+    struct Shared {
+      float values[threads];
+    };
+    auto& shared = t.template shared<Shared>();
+    unsigned const i = t.block_x() * threads + t.thread();
+    shared.values[t.thread()] = t.template load<float>(from + i);
+    if (barrier && !(part && t.thread() >= 32)) t.sync();
+    t.store(to + i, shared.values[t.thread()] + shared.values[threads - 1 - t.thread()]);
+  }
+};
+
+/// All CTAs write the same float.
+struct Same : Neighbours {
+  template <cta_thread T>
+  void operator()(T& t) const {
+    t.store(to, t.template load<float>(from + t.thread()));
+  }
+};
+
+}  // namespace
+
+TEST_CASE("the interpreter shows a missing barrier, and one that not all threads reach") {
+  std::vector<float> in(128), want(128), out(128);
+  std::iota(in.begin(), in.end(), 0.0F);
+  for (std::size_t i = 0; i < 128; ++i) want[i] = in[i] + in[i / 64 * 64 + 63 - i % 64];
+  for (ThreadOrder order : {ThreadOrder::forward, ThreadOrder::reverse, ThreadOrder::shuffled}) {
+    Interpreter(order).run(Neighbours{in.data(), out.data()});
+    CHECK(out == want);
+    Interpreter(order).run(Neighbours{in.data(), out.data(), false});
+    CHECK(out != want);
+    CHECK_THROWS_AS(Interpreter(order).run(Neighbours{in.data(), out.data(), true, true}),
+                    std::logic_error);
+  }
+}
+
+TEST_CASE("the recorder names accesses outside, CTAs that share a byte, and split lines") {
+  std::vector<float> in(128), out(128);
+  auto const names = [](const Recording& r, const char* what) {
+    return std::any_of(r.violations.begin(), r.violations.end(),
+                       [&](const std::string& v) { return v.find(what) != std::string::npos; });
+  };
+  Region const from{"in", in.data(), 512, 512};
+  Region const to{"out", out.data(), 512, -1, 512};
+  Neighbours const good{in.data(), out.data()};
+  CHECK(record(good, {from, to}).violations.empty());
+  CHECK(record(good, {from, to}).traffic.at("in").requested_bytes >= 512);
+  CHECK(names(record(good, {from}), "outside all regions"));
+  CHECK(names(record(good, {{"in", in.data(), 512, 500}, to}), "512 bytes are read, not 500"));
+  Same const same{good};
+  CHECK(names(record(same, {from, to}), "CTAs 0 and 1 write byte 0"));
+  CHECK(names(record(same, {from, to}), "more than once"));
+  Region lines = to;
+  lines.whole_lines = true;
+  CHECK(names(record(same, {from, lines}), "of the 128 bytes of a line"));
 }

@@ -17,13 +17,16 @@ template <unsigned V, unsigned Lanes, unsigned G, class T>
 HYBRIDSTATE_HD float halve(T& t, float (&a)[V * G]) {
   static_assert((V & (V - 1)) == 0 && (Lanes & (Lanes - 1)) == 0 && (G & (G - 1)) == 0);
   static_assert(G <= Lanes && Lanes <= warp_lanes);
-  for (unsigned step = V / 2; step > 0; step /= 2)
-    for (unsigned i = 0; i < step * G; ++i) a[i] = a[i] + a[i + step * G];
+  HYBRIDSTATE_UNROLL
+  for (unsigned step = V / 2; step > 0; step /= 2) HYBRIDSTATE_UNROLL
+  for (unsigned i = 0; i < step * G; ++i) a[i] = a[i] + a[i + step * G];
   // While a lane has several chains, the two lanes of a pair share them out, which costs half the
   // shuffles of adding every chain in both.
   unsigned bit = Lanes / 2;
+  HYBRIDSTATE_UNROLL
   for (unsigned half = G / 2; half > 0; half /= 2, bit /= 2) {
     bool const upper = (t.thread() & bit) != 0;
+    HYBRIDSTATE_UNROLL
     for (unsigned i = 0; i < half; ++i) {
       float const kept = upper ? a[half + i] : a[i];
       float const given = upper ? a[i] : a[half + i];
@@ -31,9 +34,11 @@ HYBRIDSTATE_HD float halve(T& t, float (&a)[V * G]) {
     }
   }
   float sum = a[0];
+  HYBRIDSTATE_UNROLL
   for (; bit > 0; bit /= 2) sum = sum + t.shuffle_xor(sum, bit);
   // Last the G chains that were neighbours: they lie along the lanes' high bits now.
   bit = Lanes / 2;
+  HYBRIDSTATE_UNROLL
   for (unsigned half = G / 2; half > 0; half /= 2, bit /= 2) sum = sum + t.shuffle_xor(sum, bit);
   return sum;
 }

@@ -52,10 +52,10 @@ HYBRIDSTATE_HD TokenFactors token_factors(T& t, const RecurrenceInputs& in, std:
   return {numeric::exp(dt * t.template load<float>(in.a + head)), dt};
 }
 
-/// How a warp shares out rows of N elements: sixteen bytes a lane and access, whole rows a group of
-/// lanes.
+/// How lanes share out a row of N elements: sixteen bytes a lane and access, whole rows a group of
+/// lanes. Needs heads that lie within a page, and rows that begin at multiples of sixteen bytes.
 template <class E, unsigned N>
-struct RowTiling {
+struct VectorRow {
   static constexpr unsigned in_vector = per_vector<E>;
   static constexpr unsigned lanes = N / in_vector < warp_lanes ? N / in_vector : warp_lanes;
   static constexpr unsigned vectors = N / (lanes * in_vector);
@@ -68,30 +68,131 @@ struct RowTiling {
   HYBRIDSTATE_HD static constexpr unsigned first(unsigned lane, unsigned v) noexcept {
     return (v * lanes + lane) * in_vector;
   }
+  /// Of vector v of a lane, from the head's first byte.
+  HYBRIDSTATE_HD static constexpr std::int64_t byte(std::uint32_t row, unsigned lane,
+                                                    unsigned v) noexcept {
+    return (std::int64_t{row} * N + first(lane, v)) * static_cast<std::int64_t>(sizeof(E));
+  }
+  /// The part of B or C that belongs to a lane.
+  template <class T>
+  HYBRIDSTATE_HD static void load_factors(T& t, const float* from, unsigned lane, std::uint32_t,
+                                          float (&to)[elements]) {
+    HYBRIDSTATE_UNROLL
+    for (unsigned v = 0; v < vectors; ++v) HYBRIDSTATE_UNROLL
+    for (unsigned k = 0; k < in_vector; k += 4)
+      unpack<float>(t.template load<Vector16>(from + first(lane, v) + k), to + v * in_vector + k);
+  }
+  template <class T, class View>
+  HYBRIDSTATE_HD static void load(T& t, const View& view, std::int32_t sequence, std::int32_t head,
+                                  std::uint32_t row, unsigned lane, std::uint32_t,
+                                  float (&s)[elements]) {
+    const std::byte* const from = view.addr_ssm(sequence, head);
+    HYBRIDSTATE_UNROLL
+    for (unsigned v = 0; v < vectors; ++v)
+      unpack<E>(t.template load<Vector16>(from + byte(row, lane, v)), s + v * in_vector);
+  }
+  template <class T, class View>
+  HYBRIDSTATE_HD static void store(T& t, const View& view, std::int32_t sequence, std::int32_t head,
+                                   std::uint32_t row, unsigned lane, std::uint32_t,
+                                   const float (&s)[elements]) {
+    std::byte* const to = view.addr_ssm(sequence, head);
+    HYBRIDSTATE_UNROLL
+    for (unsigned v = 0; v < vectors; ++v)
+      t.store(to + byte(row, lane, v), packed<E>(s + v * in_vector));
+  }
+  /// s . c, in every lane of the row.
+  template <class T>
+  HYBRIDSTATE_HD static float dot(T& t, std::uint32_t, const float (&s)[elements],
+                                  const float (&c)[elements]) {
+    float product[elements];
+    HYBRIDSTATE_UNROLL
+    for (unsigned i = 0; i < elements; ++i) product[i] = s[i] * c[i];
+    return halve<vectors, lanes, in_vector>(t, product);
+  }
 };
 
-/// The part of B or C that belongs to a lane.
-template <class Tiling, class T>
-HYBRIDSTATE_HD void load_factors(T& t, const float* from, unsigned lane,
-                                 float (&to)[Tiling::elements]) {
-  for (unsigned v = 0; v < Tiling::vectors; ++v)
-    for (unsigned k = 0; k < Tiling::in_vector; k += 4)
-      unpack<float>(t.template load<Vector16>(from + Tiling::first(lane, v) + k),
-                    to + v * Tiling::in_vector + k);
-}
+/// The same for rows of any length up to Most elements, wherever pages cut them: a warp takes a
+/// row, a lane every 32nd element.
+template <class E, unsigned Most>
+struct StridedRow {
+  static constexpr unsigned lanes = warp_lanes;
+  static constexpr unsigned elements = Most / warp_lanes;
+  static constexpr unsigned rows = 1;
+  static constexpr unsigned chains = elements < 8 ? elements : 8;  ///< of one lane
 
-/// One token of the part of a row that a lane holds; the output in every lane of the row.
-template <class Tiling, class T>
-HYBRIDSTATE_HD float advance_row(T& t, TokenFactors factors, float x, float d,
-                                 const float (&b)[Tiling::elements],
-                                 const float (&c)[Tiling::elements], float (&s)[Tiling::elements]) {
-  float const input = factors.dt * x;
-  float product[Tiling::elements];
-  for (unsigned i = 0; i < Tiling::elements; ++i) {
-    s[i] = numeric::fused(factors.decay, s[i], input * b[i]);
-    product[i] = s[i] * c[i];
+  template <class T>
+  HYBRIDSTATE_HD static void load_factors(T& t, const float* from, unsigned lane, std::uint32_t n,
+                                          float (&to)[elements]) {
+    HYBRIDSTATE_UNROLL
+    for (unsigned i = 0; i < elements; ++i) {
+      std::uint32_t const k = i * warp_lanes + lane;
+      to[i] = k < n ? t.template load<float>(from + k) : 0.0F;
+    }
   }
-  return numeric::fused(d, x, halve<Tiling::vectors, Tiling::lanes, Tiling::in_vector>(t, product));
+  template <class T, class View>
+  HYBRIDSTATE_HD static void load(T& t, const View& view, std::int32_t sequence, std::int32_t head,
+                                  std::uint32_t row, unsigned lane, std::uint32_t n,
+                                  float (&s)[elements]) {
+    HYBRIDSTATE_UNROLL
+    for (unsigned i = 0; i < elements; ++i) {
+      std::uint32_t const k = i * warp_lanes + lane;
+      s[i] = k < n ? to_float(t.template load<E>(view.addr_ssm(sequence, head, byte(row, n, k))))
+                   : 0.0F;
+    }
+  }
+  template <class T, class View>
+  HYBRIDSTATE_HD static void store(T& t, const View& view, std::int32_t sequence, std::int32_t head,
+                                   std::uint32_t row, unsigned lane, std::uint32_t n,
+                                   const float (&s)[elements]) {
+    HYBRIDSTATE_UNROLL
+    for (unsigned i = 0; i < elements; ++i) {
+      std::uint32_t const k = i * warp_lanes + lane;
+      if (k < n) t.store(view.addr_ssm(sequence, head, byte(row, n, k)), from_float<E>(s[i]));
+    }
+  }
+  template <class T>
+  HYBRIDSTATE_HD static float dot(T& t, std::uint32_t n, const float (&s)[elements],
+                                  const float (&c)[elements]) {
+    std::uint32_t const padded = quotient_up<std::uint32_t>(n, 16) * 16;
+    std::uint32_t all = 16;  // chains of the row
+    while (all < 256 && all < n) all *= 2;
+    float a[chains];
+    HYBRIDSTATE_UNROLL
+    for (unsigned i = 0; i < elements; ++i) {
+      bool const inside = i * warp_lanes + t.thread() % warp_lanes < padded;
+      if (i < chains)
+        a[i] = s[i] * c[i];
+      else if (inside)
+        a[i % chains] = numeric::fused(s[i], c[i], a[i % chains]);
+    }
+    HYBRIDSTATE_UNROLL
+    for (unsigned half = chains / 2; half > 0; half /= 2)
+      if (all >= 2 * half * warp_lanes) HYBRIDSTATE_UNROLL
+    for (unsigned i = 0; i < half; ++i) a[i] = a[i] + a[i + half];
+    float sum = a[0];
+    HYBRIDSTATE_UNROLL
+    for (unsigned bit = warp_lanes / 2; bit > 0; bit /= 2)
+      if (all >= 2 * bit) sum = sum + t.shuffle_xor(sum, bit);
+    return sum;
+  }
+
+ private:
+  HYBRIDSTATE_HD static constexpr std::int64_t byte(std::uint32_t row, std::uint32_t n,
+                                                    std::uint32_t k) noexcept {
+    return (std::int64_t{row} * n + k) * static_cast<std::int64_t>(sizeof(E));
+  }
+};
+
+/// One token of the part of a row that a lane holds; the output in lane 0 of the row.
+template <class Row, class T>
+HYBRIDSTATE_HD float advance_row(T& t, TokenFactors factors, float x, float d, std::uint32_t n,
+                                 const float (&b)[Row::elements], const float (&c)[Row::elements],
+                                 float (&s)[Row::elements]) {
+  float const input = factors.dt * x;
+  HYBRIDSTATE_UNROLL
+  for (unsigned i = 0; i < Row::elements; ++i)
+    s[i] = numeric::fused(factors.decay, s[i], input * b[i]);
+  return numeric::fused(d, x, Row::dot(t, n, s, c));
 }
 
 /// The decode step of selective state spaces: one token of each sequence, states read from the
@@ -99,15 +200,15 @@ HYBRIDSTATE_HD float advance_row(T& t, TokenFactors factors, float x, float d,
 /// the inputs belong to sequence s.
 ///
 /// E: Bf16 (stored after every token, the output from the state before its rounding) or float.
-/// N: elements of a row; heads must lie within a page (StateUpdateAny takes all other shapes).
+/// N: elements of a row; heads must lie within a page (StateScan takes all other shapes).
 /// Addresses of states and inputs are multiples of 16 bytes. A CTA takes `tile_rows` rows of one
 /// head; results do not depend on it.
 template <class E, unsigned N, class Map = MemberMap>
 struct StateUpdate {
-  using Tiling = RowTiling<E, N>;
+  using Row = VectorRow<E, N>;
   static constexpr unsigned threads = 128;
   static constexpr unsigned unroll = 4;  ///< accesses of a lane in flight
-  static constexpr unsigned step = threads / warp_lanes * Tiling::rows;
+  static constexpr unsigned step = threads / warp_lanes * Row::rows;
 
   RecurrenceInputs in{};
   StateRows<Map> states{};
@@ -141,51 +242,156 @@ struct StateUpdate {
     std::byte* const copy =
         checkpoint.pages != nullptr ? checkpoint.addr_ssm(sequence, at) : nullptr;
 
-    unsigned const lane = t.thread() % Tiling::lanes;
+    unsigned const lane = t.thread() % Row::lanes;
     const float* const x = in.x + std::int64_t{sequence} * in.stride + head * in.rows;
     std::int64_t const factors_at =
         std::int64_t{sequence} * in.stride + head / (in.heads / in.groups) * N;
-    float b[Tiling::elements];
-    float c[Tiling::elements];
-    load_factors<Tiling>(t, in.b + factors_at, lane, b);
-    load_factors<Tiling>(t, in.c + factors_at, lane, c);
+    float b[Row::elements];
+    float c[Row::elements];
+    Row::load_factors(t, in.b + factors_at, lane, N, b);
+    Row::load_factors(t, in.c + factors_at, lane, N, c);
     TokenFactors const factors = token_factors(t, in, head, sequence);
     float const d = t.template load<float>(in.d + head);
 
-    std::uint32_t const first = begin + t.thread() / Tiling::lanes;
+    std::uint32_t const first = begin + t.thread() / Row::lanes;
     for (std::uint32_t base = begin; base < end; base += unroll * step) {
-      Vector16 loaded[unroll][Tiling::vectors];
+      Vector16 loaded[unroll][Row::vectors];
       float xs[unroll];
+      HYBRIDSTATE_UNROLL
       for (unsigned u = 0; u < unroll; ++u) {
         std::uint32_t const row = first + (base - begin) + u * step;
-        for (unsigned v = 0; v < Tiling::vectors; ++v)
+        HYBRIDSTATE_UNROLL
+        for (unsigned v = 0; v < Row::vectors; ++v)
           loaded[u][v] = from != nullptr && row < end
-                             ? t.template load<Vector16>(from + byte_of(row, lane, v))
+                             ? t.template load<Vector16>(from + Row::byte(row, lane, v))
                              : Vector16{};
         xs[u] = row < end ? t.template load<float>(x + row) : 0.0F;
       }
+      HYBRIDSTATE_UNROLL
       for (unsigned u = 0; u < unroll; ++u) {
         if (base + u * step >= end) break;  // the same for the whole CTA
         std::uint32_t const row = first + (base - begin) + u * step;
-        float s[Tiling::elements];
-        for (unsigned v = 0; v < Tiling::vectors; ++v)
-          unpack<E>(loaded[u][v], s + v * Tiling::in_vector);
-        float const out = advance_row<Tiling>(t, factors, xs[u], d, b, c, s);
+        float s[Row::elements];
+        HYBRIDSTATE_UNROLL
+        for (unsigned v = 0; v < Row::vectors; ++v) unpack<E>(loaded[u][v], s + v * Row::in_vector);
+        float const out = advance_row<Row>(t, factors, xs[u], d, N, b, c, s);
         if (row >= end) continue;
-        for (unsigned v = 0; v < Tiling::vectors; ++v) {
-          Vector16 const stored = packed<E>(s + v * Tiling::in_vector);
-          t.store(to + byte_of(row, lane, v), stored);
-          if (copy != nullptr) t.store(copy + byte_of(row, lane, v), stored);
+        HYBRIDSTATE_UNROLL
+        for (unsigned v = 0; v < Row::vectors; ++v) {
+          Vector16 const stored = packed<E>(s + v * Row::in_vector);
+          t.store(to + Row::byte(row, lane, v), stored);
+          if (copy != nullptr) t.store(copy + Row::byte(row, lane, v), stored);
         }
         if (lane == 0) t.store(y + row, out);
       }
     }
   }
+};
+
+/// Tokens of the sequences of a batch: run s is rows [first[s], first[s + 1]) of the inputs.
+struct TokenRuns {
+  const std::int32_t* first = nullptr;
+  std::uint32_t sequences = 0;
+};
+
+/// States to leave behind: those of sequence s are rows [first[s], first[s + 1]) of `states`, kept
+/// once after[row] tokens of the run have been processed, ascending. The last row of a sequence
+/// usually is its working state.
+template <class Map>
+struct KeptStates {
+  SsmPages<Map> states{};  ///< absent rows are skipped
+  const std::int32_t* first = nullptr;
+  const std::int32_t* after = nullptr;
+};
+
+/// Runs of tokens in the recurrent form: the state of a row stays in registers from the source to
+/// the last token and is stored where it is to be kept. A run may be cut anywhere, and gives the
+/// bits of as many decode steps, when `round` says what the store would do: true for BF16 states
+/// that are rounded after every token, false for FP32 ones.
+///
+/// Row: VectorRow, or StridedRow for any other shape; E as its elements. A sequence without source
+/// begins at zero. A sequence that keeps no state is padding: its outputs are zero.
+template <class Row, class Map = MemberMap>
+struct StateScan {
+  static constexpr unsigned threads = 128;
+  static constexpr unsigned held = Row::elements > 16 ? 1 : 2;  ///< rows of a lane
+  static constexpr unsigned step = threads / warp_lanes * Row::rows;
+  static constexpr unsigned tile_rows = held * step;
+
+  RecurrenceInputs in{};
+  TokenRuns runs{};
+  SsmPages<Map> source{};
+  KeptStates<Map> kept{};
+  std::uint32_t state = 0;  ///< elements of a row
+  bool round = true;        ///< to BF16 after every token
+
+  HYBRIDSTATE_HD constexpr Grid grid() const noexcept {
+    return {in.heads * quotient_up<std::uint32_t>(in.rows, tile_rows), runs.sequences, 1};
+  }
+
+  template <cta_thread T>
+  HYBRIDSTATE_HD void operator()(T& t) const {
+    std::uint32_t const tiles = quotient_up<std::uint32_t>(in.rows, tile_rows);
+    std::uint32_t const head = t.block_x() / tiles;
+    auto const at = static_cast<std::int32_t>(head);
+    auto const sequence = static_cast<std::int32_t>(t.block_y());
+    std::int32_t const begin = t.template load<std::int32_t>(runs.first + sequence);
+    std::int32_t const end = t.template load<std::int32_t>(runs.first + sequence + 1);
+    std::int32_t next = t.template load<std::int32_t>(kept.first + sequence);
+    std::int32_t const last = t.template load<std::int32_t>(kept.first + sequence + 1);
+    unsigned const lane = t.thread() % Row::lanes;
+    std::uint32_t const first_row = t.block_x() % tiles * tile_rows + t.thread() / Row::lanes;
+    bool const padding = next == last;
+
+    float s[held][Row::elements];
+    bool const fresh = padding || source.addr_ssm(sequence, at) == nullptr;
+    HYBRIDSTATE_UNROLL
+    for (unsigned h = 0; h < held; ++h) {
+      HYBRIDSTATE_UNROLL
+      for (unsigned i = 0; i < Row::elements; ++i) s[h][i] = 0;
+      if (!fresh && row_of(first_row, h) < in.rows)
+        Row::load(t, source, sequence, at, row_of(first_row, h), lane, state, s[h]);
+    }
+    float const d = t.template load<float>(in.d + head);
+    for (std::int32_t token = begin; token < end; ++token) {
+      float* const y = in.y + std::int64_t{token} * in.y_stride + head * in.rows;
+      if (padding) {
+        HYBRIDSTATE_UNROLL
+        for (unsigned h = 0; h < held; ++h)
+          if (lane == 0 && row_of(first_row, h) < in.rows) t.store(y + row_of(first_row, h), 0.0F);
+        continue;
+      }
+      const float* const x = in.x + std::int64_t{token} * in.stride + head * in.rows;
+      std::int64_t const factors_at =
+          std::int64_t{token} * in.stride + std::int64_t{head / (in.heads / in.groups)} * state;
+      float b[Row::elements];
+      float c[Row::elements];
+      Row::load_factors(t, in.b + factors_at, lane, state, b);
+      Row::load_factors(t, in.c + factors_at, lane, state, c);
+      TokenFactors const factors = token_factors(t, in, head, token);
+      HYBRIDSTATE_UNROLL
+      for (unsigned h = 0; h < held; ++h) {
+        std::uint32_t const row = row_of(first_row, h);
+        float const value = row < in.rows ? t.template load<float>(x + row) : 0.0F;
+        float const out = advance_row<Row>(t, factors, value, d, state, b, c, s[h]);
+        if (lane == 0 && row < in.rows) t.store(y + row, out);
+        if (round) HYBRIDSTATE_UNROLL
+        for (unsigned i = 0; i < Row::elements; ++i) s[h][i] = numeric::round_to_bf16(s[h][i]);
+      }
+      while (next < last && t.template load<std::int32_t>(kept.after + next) == token - begin + 1) {
+        if (kept.states.addr_ssm(next, at) != nullptr) HYBRIDSTATE_UNROLL
+        for (unsigned h = 0; h < held; ++h)
+          if (row_of(first_row, h) < in.rows)
+            Row::store(t, kept.states, next, at, row_of(first_row, h), lane, state, s[h]);
+        ++next;
+      }
+    }
+  }
 
  private:
-  HYBRIDSTATE_HD static constexpr std::int64_t byte_of(std::uint32_t row, unsigned lane,
-                                                       unsigned v) noexcept {
-    return (std::int64_t{row} * N + Tiling::first(lane, v)) * static_cast<std::int64_t>(sizeof(E));
+  HYBRIDSTATE_HD static constexpr std::uint32_t row_of(std::uint32_t first_row,
+                                                       unsigned h) noexcept {
+    return first_row + h * step;
   }
 };
 

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <hybridstate/kernels/shell/interpreter.hpp>
 #include <map>
+#include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 // The recording shell: what a launch touches, checked against what it may touch, and the traffic
@@ -62,8 +64,8 @@ struct Recording {
 namespace detail {
 /// Per byte of a region: how often it was read and written, and by which CTA.
 struct ByteUse {
+  std::uint32_t writer = 0;
   std::uint8_t reads = 0, writes = 0;
-  std::uint64_t writer = 0;
 };
 
 inline void add_once(std::uint8_t& n) {
@@ -87,23 +89,23 @@ class RegionUse {
         shared_ = true,
         violations.push_back(region_.name + ": CTAs " + std::to_string(use.writer) + " and " +
                              std::to_string(a.cta) + " write byte " + std::to_string(i));
-      if (a.write) use.writer = a.cta;
+      if (a.write) use.writer = static_cast<std::uint32_t>(a.cta);
       add_once(a.write ? use.writes : use.reads);
     }
   }
   /// One instruction of one warp: [first, last) all of one kind in this region.
   void add_warp(const Access* first, const Access* last, Traffic& traffic,
                 std::vector<std::string>& violations) {
-    std::map<std::uint64_t, std::uint64_t> lines;  // bytes of each line
-    std::vector<std::uint64_t> sectors;
-    for (const Access* a = first; a != last; ++a) {
-      auto const at = reinterpret_cast<std::uintptr_t>(a->address);
-      lines[at / line_bytes] += a->bytes;
-      sectors.push_back(at / sector_bytes);
+    std::map<std::uintptr_t, std::uint32_t> places;  // lanes may share one
+    for (const Access* a = first; a != last; ++a)
+      places.emplace(reinterpret_cast<std::uintptr_t>(a->address), a->bytes);
+    std::map<std::uint64_t, std::uint64_t> lines;  // bytes of each
+    std::set<std::uint64_t> sectors;
+    for (auto const& [at, bytes] : places) {
+      lines[at / line_bytes] += bytes;
+      sectors.insert(at / sector_bytes);
     }
-    std::sort(sectors.begin(), sectors.end());
-    auto const distinct = std::unique(sectors.begin(), sectors.end()) - sectors.begin();
-    traffic.requested_bytes += static_cast<std::uint64_t>(distinct) * sector_bytes;
+    traffic.requested_bytes += sectors.size() * sector_bytes;
     if (!region_.whole_lines || split_) return;
     for (auto const& [line, bytes] : lines)
       if (bytes != line_bytes) {
