@@ -12,6 +12,11 @@
 #include "executor/cpu/kernels.hpp"
 #include "math/deterministic.hpp"
 
+/// Pools begin where a line of a GPU's memory does.
+struct alignas(128) Line {
+  std::byte bytes[128];
+};
+
 /// A batch of SSM states in pages of a pool, its inputs, and what the CPU executor makes of it.
 struct StateCase {
   std::uint32_t sequences = 3, heads = 4, groups = 1, rows = 16, state = 64;
@@ -22,7 +27,7 @@ struct StateCase {
   std::uint64_t page_gap = 64;  ///< bytes between pages
 
   std::vector<float> inputs, dt, dt_bias, a, d, y;
-  std::vector<hybridstate::kernels::Vector16> pool;
+  std::vector<Line> pool;
   std::vector<std::int32_t> source, destination, checkpoint;
 
   std::size_t element() const { return bf16 ? 2 : 4; }
@@ -71,7 +76,7 @@ struct StateCase {
                        pages.begin() + static_cast<std::ptrdiff_t>(2 * n));
     checkpoint.assign(pages.begin() + static_cast<std::ptrdiff_t>(2 * n),
                       pages.begin() + static_cast<std::ptrdiff_t>(3 * n));
-    pool.resize(pages.size() * stride() / 16);
+    pool.resize((pages.size() * stride() + sizeof(Line) - 1) / sizeof(Line));
     std::vector<float> values(pool_bytes() / element());
     for (float& f : values) f = static_cast<float>(bits.normal());
     for (std::size_t i = 0; i < values.size(); ++i) {

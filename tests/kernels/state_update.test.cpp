@@ -5,6 +5,7 @@
 #include <hybridstate/kernels/shell/recorder.hpp>
 
 #include "kernels/state_case.hpp"
+#include "test_scale.hpp"
 
 using namespace hybridstate;
 using namespace hybridstate::kernels;
@@ -12,13 +13,16 @@ using runtime::cpu::Carry;
 
 namespace {
 
+std::uint64_t seeds(int all) { return 1 + static_cast<std::uint64_t>((all - 1) * test_scale()); }
+
 template <class E, unsigned N>
 StateUpdate<E, N> decode_of(StateCase& c, bool in_place = false, bool with_checkpoint = true) {
   StateUpdate<E, N> k;
   k.in = c.recurrence();
-  k.states.destination = c.view(c.destination);
-  k.states.source = in_place ? k.states.destination : c.view(c.source);
-  if (with_checkpoint) k.checkpoint = c.view(c.checkpoint);
+  k.destination = c.view(c.destination);
+  k.source = in_place ? k.destination : c.view(c.source);
+  k.checkpoint = c.view(c.checkpoint);
+  k.has_checkpoint = with_checkpoint;
   k.sequences = c.sequences;
   k.tile_rows = k.step;
   return k;
@@ -132,7 +136,7 @@ StateCase falcon_7b(bool bf16, std::uint32_t heads_per_page) {
 }  // namespace
 
 TEST_CASE("the decode kernel computes the CPU executor's bits, whatever the order of threads") {
-  for (std::uint64_t seed = 1; seed <= 12; ++seed) {
+  for (std::uint64_t seed = 1; seed <= seeds(12); ++seed) {
     CAPTURE(seed);
     check_decode<Bf16, 64>(seed);
     check_decode<Bf16, 128>(seed);
@@ -144,7 +148,7 @@ TEST_CASE("the decode kernel computes the CPU executor's bits, whatever the orde
 }
 
 TEST_CASE("a scan computes the CPU executor's bits and leaves states where it is told") {
-  for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+  for (std::uint64_t seed = 1; seed <= seeds(6); ++seed) {
     StateCase c;
     c.heads = 2;
     c.rows = static_cast<std::uint32_t>(4 * (1 + seed % 5));
@@ -192,7 +196,7 @@ TEST_CASE("rows of any length, cut by pages anywhere, give the CPU executor's bi
 
 TEST_CASE("a decode reads and writes every state byte once, in whole lines, and little else") {
   struct Shape {
-    const char* name;
+    std::string name;
     bool bf16;
     std::uint32_t heads_per_page;
   };

@@ -8,7 +8,7 @@
 // What kernels read and write: elements of a storage type, sixteen bytes at a time.
 
 // In front of loops over a thread's registers: an array that is indexed by a loop lives in memory.
-#if defined(__CUDACC__)
+#if defined(__CUDA_ARCH__)
 #define HYBRIDSTATE_UNROLL _Pragma("unroll")
 #else
 #define HYBRIDSTATE_UNROLL

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <concepts>
+#include <cstddef>
 #include <hybridstate/device/ssm_pages.hpp>
 #include <hybridstate/kernels/reduce.hpp>
 
@@ -30,12 +32,23 @@ struct RecurrenceInputs {
   std::uint32_t rows = 0;    ///< of a head (head_dim)
 };
 
-/// Where the SSM states of a batch lie. A state without source begins at zero; a sequence without
-/// destination is padding: its output is zero and nothing else is touched.
-template <class Map>
-struct StateRows {
-  SsmPages<Map> source{};
-  SsmPages<Map> destination{};  ///< may equal the source: in place
+/// Where states lie: the address of a byte of a head of the state in a row, null for an absent one.
+template <class S>
+concept state_address = requires(const S& states, std::int32_t row, std::int64_t byte) {
+  { states.addr_ssm(row, row, byte) } -> std::same_as<std::byte*>;
+};
+
+/// States one after another, row r at base + r * stride: no table.
+struct ContiguousStates {
+  std::byte* base = nullptr;
+  std::int64_t stride = 0;  ///< bytes from one state to the next
+  std::int64_t head_bytes = 0;
+
+  HYBRIDSTATE_HD constexpr std::byte* addr_ssm(std::int32_t row, std::int32_t head,
+                                               std::int64_t byte = 0) const noexcept {
+    if (row < 0 || head < 0 || byte < 0) return nullptr;
+    return base + row * stride + head * head_bytes + byte;
+  }
 };
 
 /// What a token of a head contributes: the factors of the recurrence.
@@ -203,7 +216,7 @@ HYBRIDSTATE_HD float advance_row(T& t, TokenFactors factors, float x, float d, s
 /// N: elements of a row; heads must lie within a page (StateScan takes all other shapes).
 /// Addresses of states and inputs are multiples of 16 bytes. A CTA takes `tile_rows` rows of one
 /// head; results do not depend on it.
-template <class E, unsigned N, class Map = MemberMap>
+template <class E, unsigned N, state_address States = SsmPages<>>
 struct StateUpdate {
   using Row = VectorRow<E, N>;
   static constexpr unsigned threads = 128;
@@ -211,10 +224,10 @@ struct StateUpdate {
   static constexpr unsigned step = threads / warp_lanes * Row::rows;
 
   RecurrenceInputs in{};
-  StateRows<Map> states{};
-  /// A second destination, e.g. a checkpoint at this boundary; rows may be absent. Null pages:
-  /// none.
-  SsmPages<Map> checkpoint{};
+  States source{};       ///< absent: the state begins at zero
+  States destination{};  ///< may equal the source: in place. Absent: padding, the output is zero
+  States checkpoint{};   ///< a second destination, read if has_checkpoint; absent: none
+  bool has_checkpoint = false;
   std::uint32_t sequences = 0;
   std::uint32_t tile_rows = 32;  ///< a multiple of `step`
 
@@ -232,15 +245,14 @@ struct StateUpdate {
     auto const at = static_cast<std::int32_t>(head);
     float* const y = in.y + std::int64_t{sequence} * in.y_stride + head * in.rows;
 
-    std::byte* const to = states.destination.addr_ssm(sequence, at);
+    std::byte* const to = destination.addr_ssm(sequence, at);
     if (to == nullptr) {
       for (std::uint32_t row = begin + t.thread(); row < end; row += threads)
         t.store(y + row, 0.0F);
       return;
     }
-    const std::byte* const from = states.source.addr_ssm(sequence, at);
-    std::byte* const copy =
-        checkpoint.pages != nullptr ? checkpoint.addr_ssm(sequence, at) : nullptr;
+    const std::byte* const from = source.addr_ssm(sequence, at);
+    std::byte* const copy = has_checkpoint ? checkpoint.addr_ssm(sequence, at) : nullptr;
 
     unsigned const lane = t.thread() % Row::lanes;
     const float* const x = in.x + std::int64_t{sequence} * in.stride + head * in.rows;
@@ -297,9 +309,9 @@ struct TokenRuns {
 /// States to leave behind: those of sequence s are rows [first[s], first[s + 1]) of `states`, kept
 /// once after[row] tokens of the run have been processed, ascending. The last row of a sequence
 /// usually is its working state.
-template <class Map>
+template <state_address States = SsmPages<>>
 struct KeptStates {
-  SsmPages<Map> states{};  ///< absent rows are skipped
+  States states{};  ///< absent rows are skipped
   const std::int32_t* first = nullptr;
   const std::int32_t* after = nullptr;
 };
@@ -311,7 +323,7 @@ struct KeptStates {
 ///
 /// Row: VectorRow, or StridedRow for any other shape; E as its elements. A sequence without source
 /// begins at zero. A sequence that keeps no state is padding: its outputs are zero.
-template <class Row, class Map = MemberMap>
+template <class Row, state_address States = SsmPages<>>
 struct StateScan {
   static constexpr unsigned threads = 128;
   static constexpr unsigned held = Row::elements > 16 ? 1 : 2;  ///< rows of a lane
@@ -320,8 +332,8 @@ struct StateScan {
 
   RecurrenceInputs in{};
   TokenRuns runs{};
-  SsmPages<Map> source{};
-  KeptStates<Map> kept{};
+  States source{};
+  KeptStates<States> kept{};
   std::uint32_t state = 0;  ///< elements of a row
   bool round = true;        ///< to BF16 after every token
 
@@ -394,6 +406,94 @@ struct StateScan {
     return first_row + h * step;
   }
 };
+
+/// Element type of stored states.
+enum class StateType : std::uint8_t { bf16, f32 };
+
+/// A decode step over member pages whose shape is known at run time only.
+struct StateUpdateJob {
+  RecurrenceInputs in{};
+  SsmPages<> source{}, destination{};
+  SsmPages<> checkpoint{};  ///< null pages: none
+  std::uint32_t sequences = 0;
+  std::uint32_t state = 0;  ///< elements of a row
+  StateType type = StateType::bf16;
+};
+/// Runs of tokens over member pages whose shape is known at run time only.
+struct StateScanJob {
+  RecurrenceInputs in{};
+  TokenRuns runs{};
+  SsmPages<> source{};
+  KeptStates<> kept{};
+  std::uint32_t state = 0;
+  StateType type = StateType::bf16;  ///< BF16: rounded after every token
+};
+
+namespace detail {
+inline bool aligned(const void* p) noexcept {
+  return reinterpret_cast<std::uintptr_t>(p) % 16 == 0;
+}
+inline bool vector_states(const SsmPages<>& s) noexcept {
+  return s.map.heads_per_page != 0 && s.map.head_bytes % 16 == 0 && s.page_stride % 16 == 0 &&
+         aligned(s.base);
+}
+inline bool vector_inputs(const RecurrenceInputs& in) noexcept {
+  return aligned(in.b) && aligned(in.c) && in.stride % 4 == 0;
+}
+}  // namespace detail
+
+inline constexpr std::uint32_t max_state_elements = 1024;
+
+/// Calls run(kernel) with the kernel for a job; false, without a call, for a row of no or more than
+/// max_state_elements elements, or groups that do not divide the heads.
+template <class Run>
+bool with_kernel(const StateScanJob& job, Run&& run) {
+  if (job.state == 0 || job.state > max_state_elements || job.in.groups == 0 ||
+      job.in.heads % job.in.groups != 0)
+    return false;
+  auto const as = [&]<class Row>() {
+    run(StateScan<Row>{job.in, job.runs, job.source, job.kept, job.state,
+                       job.type == StateType::bf16});
+    return true;
+  };
+  auto const with_elements = [&]<class E>() {
+    if (detail::vector_states(job.source) && detail::vector_states(job.kept.states) &&
+        detail::vector_inputs(job.in)) {
+      if (job.state == 64) return as.template operator()<VectorRow<E, 64>>();
+      if (job.state == 128) return as.template operator()<VectorRow<E, 128>>();
+      if (job.state == 256) return as.template operator()<VectorRow<E, 256>>();
+    }
+    if (job.state <= 256) return as.template operator()<StridedRow<E, 256>>();
+    return as.template operator()<StridedRow<E, max_state_elements>>();
+  };
+  return job.type == StateType::bf16 ? with_elements.template operator()<Bf16>()
+                                     : with_elements.template operator()<float>();
+}
+/// The same for a decode step; false also for shapes that StateUpdate does not take, which
+/// StateScanJob does.
+template <class Run>
+bool with_kernel(const StateUpdateJob& job, Run&& run) {
+  bool const with_checkpoint = job.checkpoint.pages != nullptr;
+  if (job.in.groups == 0 || job.in.heads % job.in.groups != 0 ||
+      !detail::vector_states(job.source) || !detail::vector_states(job.destination) ||
+      (with_checkpoint && !detail::vector_states(job.checkpoint)) || !detail::vector_inputs(job.in))
+    return false;
+  auto const as = [&]<class E, unsigned N>() {
+    using Kernel = StateUpdate<E, N>;
+    // Small batches need more CTAs to fill a GPU.
+    std::uint32_t const tile = Kernel::unroll * Kernel::step * (job.sequences < 4 ? 1 : 2);
+    run(Kernel{job.in, job.source, job.destination, job.checkpoint, with_checkpoint, job.sequences,
+               tile});
+    return true;
+  };
+  auto const with_elements = [&]<class E>() {
+    if (job.state == 64) return as.template operator()<E, 64>();
+    if (job.state == 128) return as.template operator()<E, 128>();
+    return job.state == 256 && as.template operator()<E, 256>();
+  };
+  return job.type == StateType::bf16 ? with_elements.template operator()<Bf16>()
+                                     : with_elements.template operator()<float>();
+}
 
 }  // namespace kernels
 HYBRIDSTATE_NAMESPACE_END

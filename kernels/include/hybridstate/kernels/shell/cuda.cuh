@@ -54,5 +54,13 @@ cudaError_t launch(const Kernel& kernel, cudaStream_t stream) {
                           &argument, 0, stream);
 }
 
+/// The same for a job whose kernel with_kernel() picks.
+template <class Job>
+cudaError_t launch_job(const Job& job, cudaStream_t stream) {
+  cudaError_t status = cudaErrorInvalidValue;
+  with_kernel(job, [&](const auto& kernel) { status = launch(kernel, stream); });
+  return status;
+}
+
 }  // namespace kernels
 HYBRIDSTATE_NAMESPACE_END
