@@ -29,7 +29,8 @@ enum class ThreadOrder : std::uint8_t { forward, reverse, shuffled };
 struct Access {
   std::uint64_t cta = 0;
   std::uint32_t thread = 0;
-  std::uint32_t number = 0;  ///< of the thread's accesses, from 0
+  std::uint32_t line = 0;   ///< of the body's source
+  std::uint32_t visit = 0;  ///< of the thread to this line, from 0
   const std::byte* address = nullptr;
   std::uint32_t bytes = 0;
   bool write = false;
@@ -45,15 +46,15 @@ class InterpretedThread {
   unsigned block_y() const noexcept { return block_.y; }
   unsigned block_z() const noexcept { return block_.z; }
   template <class V>
-  V load(const void* from) {
+  V load(const void* from, unsigned line = __builtin_LINE()) {
     V value;
-    note(from, sizeof(V), false);
+    note(from, sizeof(V), false, line);
     std::memcpy(&value, from, sizeof(V));
     return value;
   }
   template <class V>
-  void store(void* to, V value) {
-    note(to, sizeof(V), true);
+  void store(void* to, V value, unsigned line = __builtin_LINE()) {
+    note(to, sizeof(V), true, line);
     std::memcpy(to, &value, sizeof(V));
   }
   inline void sync();
@@ -63,12 +64,12 @@ class InterpretedThread {
 
  private:
   friend class Interpreter;
-  inline void note(const void* address, std::size_t bytes, bool write);
+  inline void note(const void* address, std::size_t bytes, bool write, unsigned line);
 
   Interpreter* interpreter_ = nullptr;
   unsigned thread_ = 0;
-  Grid block_{};  ///< this CTA's place in the grid
-  std::uint32_t accesses_ = 0;
+  Grid block_{};                                                 ///< this CTA's place in the grid
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> visits_;  ///< of lines, while recording
 };
 
 class Interpreter {
@@ -94,7 +95,7 @@ class Interpreter {
         InterpretedThread& t = threads_[i];
         t.interpreter_ = this;
         t.thread_ = i;
-        t.accesses_ = 0;
+        t.visits_.clear();
         t.block_ = {static_cast<std::uint32_t>(cta % grid.x),
                     static_cast<std::uint32_t>(cta / grid.x % grid.y),
                     static_cast<std::uint32_t>(cta / grid.x / grid.y)};
@@ -178,13 +179,17 @@ class Interpreter {
     wait(thread, At::shuffle);
     return std::bit_cast<float>(lanes_[thread ^ lane_mask].sent[slot]);
   }
-  void note(InterpretedThread& t, const void* address, std::size_t bytes, bool write) {
+  void note(InterpretedThread& t, const void* address, std::size_t bytes, bool write,
+            unsigned line) {
     if (reinterpret_cast<std::uintptr_t>(address) % bytes != 0 && fault_.empty())
       fault_ = place() + ", thread " + std::to_string(t.thread_) + ": a " + std::to_string(bytes) +
                "-byte access is not aligned";
-    if (log_ != nullptr)
-      log_->push_back({cta_, t.thread_, t.accesses_++, static_cast<const std::byte*>(address),
-                       static_cast<std::uint32_t>(bytes), write});
+    if (log_ == nullptr) return;
+    auto visit = std::find_if(t.visits_.begin(), t.visits_.end(),
+                              [&](const auto& v) { return v.first == line; });
+    if (visit == t.visits_.end()) visit = t.visits_.insert(visit, {line, 0});
+    log_->push_back({cta_, t.thread_, line, visit->second++, static_cast<const std::byte*>(address),
+                     static_cast<std::uint32_t>(bytes), write});
   }
   std::string place() const { return "CTA " + std::to_string(cta_); }
 
@@ -204,8 +209,9 @@ inline void InterpretedThread::sync() { interpreter_->wait(thread_, Interpreter:
 inline float InterpretedThread::shuffle_xor(float value, unsigned lane_mask) {
   return interpreter_->exchange(thread_, value, lane_mask);
 }
-inline void InterpretedThread::note(const void* address, std::size_t bytes, bool write) {
-  interpreter_->note(*this, address, bytes, write);
+inline void InterpretedThread::note(const void* address, std::size_t bytes, bool write,
+                                    unsigned line) {
+  interpreter_->note(*this, address, bytes, write, line);
 }
 template <class S>
 S& InterpretedThread::shared() {
