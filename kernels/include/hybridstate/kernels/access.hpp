@@ -49,5 +49,41 @@ HYBRIDSTATE_HD void store_elements(T& t, void* to, const float* from) {
   }
 }
 
+/// Rows of elements, `stride` elements apart.
+template <class E>
+struct Rows {
+  E* data = nullptr;
+  std::int64_t stride = 0;
+
+  HYBRIDSTATE_HD constexpr explicit operator bool() const noexcept { return data != nullptr; }
+  HYBRIDSTATE_HD constexpr E* row(std::int64_t i) const noexcept { return data + i * stride; }
+};
+
+/// Elements [k, k + 4) of a row of n as floats; zeros past its end. With Vectors, rows are whole
+/// groups of four, as load_elements() takes them.
+template <class E, bool Vectors, class T>
+HYBRIDSTATE_HD void load_four(T& t, const E* row, std::uint32_t k, std::uint32_t n,
+                              float (&to)[4]) {
+  for (float& f : to) f = 0.0F;
+  if constexpr (Vectors) {
+    if (k < n) load_elements<E, 4>(t, row + k, to);
+  } else {
+    for (unsigned i = 0; i < 4; ++i)
+      if (k + i < n) load_elements<E, 1>(t, row + k + i, to + i);
+  }
+}
+
+/// The reverse; elements past the end are dropped.
+template <class E, bool Vectors, class T>
+HYBRIDSTATE_HD void store_four(T& t, E* row, std::uint32_t k, std::uint32_t n,
+                               const float (&from)[4]) {
+  if constexpr (Vectors) {
+    if (k < n) store_elements<E, 4>(t, row + k, from);
+  } else {
+    for (unsigned i = 0; i < 4; ++i)
+      if (k + i < n) store_elements<E, 1>(t, row + k + i, from + i);
+  }
+}
+
 }  // namespace kernels
 HYBRIDSTATE_NAMESPACE_END
