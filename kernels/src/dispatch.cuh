@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <hybridstate/kernels/access.hpp>
 #include <hybridstate/kernels/shell/cuda.cuh>
 
 // What launchers ask of their arguments.
@@ -23,6 +24,12 @@ bool vectors(Values... values) {
       return static_cast<std::uint64_t>(v) % sizeof(Vector16) == 0;
   };
   return (whole(values) && ...);
+}
+
+/// The same of the begins of rows.
+template <class E>
+bool row_vectors(const Rows<E>& rows) {
+  return vectors(rows.data, rows.stride * static_cast<std::int64_t>(sizeof(E)));
 }
 
 }  // namespace kernels::detail

@@ -8,16 +8,6 @@ HYBRIDSTATE_NAMESPACE_BEGIN
 namespace kernels {
 namespace {
 
-/// Whether rows of whole groups of four begin at multiples of 16 bytes.
-template <class E>
-bool row_vectors(const E* data, std::int64_t stride) {
-  return detail::vectors(data, stride * static_cast<std::int64_t>(sizeof(E)));
-}
-template <class E>
-bool row_vectors(const Rows<E>& rows) {
-  return row_vectors(rows.data, rows.stride);
-}
-
 /// Kernel<E, Vectors> for a type chosen at run time.
 template <template <class, bool> class Kernel, class Job>
 cudaError_t launch_rows(const Job& job, ElementType element, bool vectors, cudaStream_t stream) {
@@ -48,8 +38,9 @@ bool too_many(const Job& job) {
 
 cudaError_t launch_rms_norm(const RmsNormRows& rows, ElementType out, cudaStream_t stream) {
   if (rows.rows > detail::most_grid_x) return cudaErrorInvalidValue;
-  bool const vectors = rows.n % 4 == 0 && row_vectors(rows.h) && row_vectors(rows.a) &&
-                       row_vectors(rows.b) && row_vectors(rows.sum) &&
+  bool const vectors = rows.n % 4 == 0 && detail::row_vectors(rows.h) &&
+                       detail::row_vectors(rows.a) && detail::row_vectors(rows.b) &&
+                       detail::row_vectors(rows.sum) &&
                        detail::vectors(rows.weight, rows.out, out_bytes(rows.out_stride, out));
   return launch_rows<RmsNorm>(rows, out, vectors, stream);
 }
@@ -58,35 +49,38 @@ cudaError_t launch_gated_norm(const GatedNormRows& rows, ElementType out, cudaSt
   if (rows.rows > detail::most_grid_x || rows.groups == 0 || rows.groups > detail::most_grid_y ||
       rows.width % rows.groups != 0)
     return cudaErrorInvalidValue;
-  bool const vectors = rows.width / rows.groups % 4 == 0 && row_vectors(rows.y) &&
-                       row_vectors(rows.z) &&
+  bool const vectors = rows.width / rows.groups % 4 == 0 && detail::row_vectors(rows.y) &&
+                       detail::row_vectors(rows.z) &&
                        detail::vectors(rows.weight, rows.out, out_bytes(rows.out_stride, out));
   return launch_rows<GatedNorm>(rows, out, vectors, stream);
 }
 
 cudaError_t launch_silu_product(const SiluProductRows& rows, ElementType out, cudaStream_t stream) {
   if (too_many(rows)) return cudaErrorInvalidValue;
-  bool const vectors = rows.n % 4 == 0 && row_vectors(rows.gate) && row_vectors(rows.up) &&
+  bool const vectors = rows.n % 4 == 0 && detail::row_vectors(rows.gate) &&
+                       detail::row_vectors(rows.up) &&
                        detail::vectors(rows.out, out_bytes(rows.out_stride, out));
   return launch_rows<EachSiluProduct>(rows, out, vectors, stream);
 }
 
 cudaError_t launch_embedding(const EmbeddingRows& rows, ElementType table, cudaStream_t stream) {
   if (too_many(rows)) return cudaErrorInvalidValue;
-  bool const vectors = rows.n % 4 == 0 && row_vectors(rows.out) && detail::vectors(rows.table);
+  bool const vectors =
+      rows.n % 4 == 0 && detail::row_vectors(rows.out) && detail::vectors(rows.table);
   return launch_rows<EachEmbedding>(rows, table, vectors, stream);
 }
 
 cudaError_t launch_scale(const ScaleRows& rows, cudaStream_t stream) {
   if (too_many(rows)) return cudaErrorInvalidValue;
-  if (rows.n % 4 == 0 && row_vectors(rows.x) && detail::vectors(rows.bias, rows.factors))
+  if (rows.n % 4 == 0 && detail::row_vectors(rows.x) && detail::vectors(rows.bias, rows.factors))
     return launch(EachFour<Scale<true>>{rows}, stream);
   return launch(EachFour<Scale<false>>{rows}, stream);
 }
 
 cudaError_t launch_add(const AddRows& rows, cudaStream_t stream) {
   if (too_many(rows)) return cudaErrorInvalidValue;
-  if (rows.n % 4 == 0 && row_vectors(rows.h) && row_vectors(rows.a) && row_vectors(rows.b))
+  if (rows.n % 4 == 0 && detail::row_vectors(rows.h) && detail::row_vectors(rows.a) &&
+      detail::row_vectors(rows.b))
     return launch(EachFour<Add<true>>{rows}, stream);
   return launch(EachFour<Add<false>>{rows}, stream);
 }
