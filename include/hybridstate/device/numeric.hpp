@@ -28,6 +28,15 @@ HYBRIDSTATE_HD inline float fused(float a, float b, float c) noexcept {
 #endif
 }
 
+/// Rounded to nearest.
+HYBRIDSTATE_HD inline float sqrt(float v) noexcept {
+#if defined(__CUDA_ARCH__)
+  return __fsqrt_rn(v);
+#else
+  return __builtin_sqrtf(v);
+#endif
+}
+
 /// BF16 bits of a float: to nearest, ties to even; a NaN stays a quiet NaN of its sign.
 HYBRIDSTATE_HD constexpr std::uint16_t to_bf16(float value) noexcept {
   std::uint32_t const bits = bits_of(value);

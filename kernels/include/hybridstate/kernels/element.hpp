@@ -23,6 +23,9 @@ struct Bf16 {
   friend constexpr bool operator==(Bf16, Bf16) = default;
 };
 
+/// A storage type where it is chosen at run time.
+enum class ElementType : std::uint8_t { f32, bf16 };
+
 /// Sixteen bytes in one access.
 struct alignas(16) Vector16 {
   std::uint32_t word[4];
