@@ -1,0 +1,549 @@
+// SPDX-FileCopyrightText: 2026 hybridstate contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <hybridstate/device/attention_blocks.hpp>
+#include <hybridstate/kernels/reduce.hpp>
+
+// Attention over keys and values in units of a pool, grouped queries, in the order of the numeric
+// contract: splits of 256 tokens counted from position 0, joined in order. Nothing depends on the
+// batch, on how a prompt is cut into runs, or on whether the splits of a query are computed in turn
+// (Splits::in_turn) or side by side (Splits::side_by_side, then JoinSplits).
+
+HYBRIDSTATE_NAMESPACE_BEGIN
+namespace kernels {
+
+inline constexpr std::uint32_t split_tokens = 256;
+
+/// A run of queries at consecutive positions for each sequence of a batch. A query attends to
+/// positions 0 to its own; keys and values of all of them are in their units already.
+///
+/// A sequence is padding, whose outputs are zero and of which nothing is read, where its table row,
+/// its position or the first unit of its row is negative. A negative unit further on counts as
+/// zeros.
+struct AttentionBatch {
+  AttentionBlocks blocks{};                ///< strides.token: head_dim elements
+  const std::int32_t* row = nullptr;       ///< [sequences] of the block tables; null: sequence s
+  const std::int32_t* position = nullptr;  ///< [sequences] of the first query
+  /// [sequences + 1] the run of sequence s is token rows [first[s], first[s + 1]) of q and out;
+  /// null: token row s alone, the decode step.
+  const std::int32_t* first = nullptr;
+  const float* q = nullptr;  ///< [token][q_stride], head h at h * head_dim, 16-byte aligned
+  std::int64_t q_stride = 0;
+  float* out = nullptr;  ///< as q
+  std::int64_t out_stride = 0;
+  float scale = 1;  ///< of scores
+  std::uint32_t sequences = 0;
+  std::uint32_t kv_heads = 0;
+  std::uint32_t group = 1;  ///< query heads of a KV head: head h belongs to KV head h / group
+};
+
+/// The softmax over some tokens: their largest score, and the sum of exponentials relative to it.
+struct alignas(8) Softmax {
+  float largest, denominator;
+};
+
+/// Factors of what the tokens so far and the next ones contribute.
+struct Rescale {
+  float keep, take;
+};
+HYBRIDSTATE_HD inline Rescale join(Softmax& total, Softmax next) noexcept {
+  float const m = total.largest < next.largest ? next.largest : total.largest;
+  Rescale const by{numeric::exp(total.largest - m), numeric::exp(next.largest - m)};
+  total = {m, numeric::fused(total.denominator, by.keep, next.denominator * by.take)};
+  return by;
+}
+
+/// Softmax and unnormalized output of each split of a decode step, in memory of the caller:
+/// [sequence][query head][splits], an output being head_dim floats.
+struct SplitResults {
+  Softmax* softmax = nullptr;
+  float* output = nullptr;   ///< 16-byte aligned
+  std::uint32_t splits = 0;  ///< at least the longest sequence's tokens / 256, rounded up
+
+  HYBRIDSTATE_HD constexpr std::int64_t at(std::uint32_t sequence, std::uint32_t heads,
+                                           std::uint32_t head, std::uint32_t split) const noexcept {
+    return (std::int64_t{sequence} * heads + head) * splits + split;
+  }
+};
+
+/// A sequence's queries.
+struct QueryRun {
+  std::int32_t row, position;  ///< row negative: padding
+  std::int64_t first;          ///< token row
+  std::uint32_t queries;
+};
+template <class T>
+HYBRIDSTATE_HD QueryRun query_run(T& t, const AttentionBatch& in, std::uint32_t sequence) {
+  QueryRun run{static_cast<std::int32_t>(sequence), 0, sequence, 1};
+  if (in.row != nullptr) run.row = t.template load<std::int32_t>(in.row + sequence);
+  run.position = t.template load<std::int32_t>(in.position + sequence);
+  if (in.first != nullptr) {
+    run.first = t.template load<std::int32_t>(in.first + sequence);
+    run.queries = static_cast<std::uint32_t>(
+        t.template load<std::int32_t>(in.first + sequence + 1) - run.first);
+  }
+  if (run.position < 0 || table_entry(in.blocks.units, in.blocks.row_stride, run.row, 0) < 0)
+    run.row = -1;
+  return run;
+}
+
+/// How the tokens of a KV head lie in shared memory while a CTA works on them: rows of 16-byte
+/// vectors, one more than needed, so that a warp reads one vector of 8 rows without a conflict.
+/// BF16 rows are read by halves of a vector, 16 rows at a time: every other 8 rows swap the halves.
+template <class E, unsigned D>
+struct TokenTile {
+  static constexpr unsigned vectors = D / per_vector<E>;  ///< of a row
+  static constexpr unsigned tokens = D * sizeof(E) <= 256 ? 64 : D * sizeof(E) <= 512 ? 32 : 16;
+  static constexpr unsigned size = tokens * (vectors + 1);
+
+  HYBRIDSTATE_HD static constexpr unsigned at(unsigned token, unsigned vector) noexcept {
+    return token * (vectors + 1) + vector;
+  }
+  HYBRIDSTATE_HD static constexpr bool swapped(unsigned token) noexcept {
+    return sizeof(E) == 2 && (token & 8U) != 0;
+  }
+  HYBRIDSTATE_HD static constexpr void put(Vector16* tile, unsigned token, unsigned vector,
+                                           const Vector16& v) noexcept {
+    tile[at(token, vector)] =
+        swapped(token) ? Vector16{{v.word[2], v.word[3], v.word[0], v.word[1]}} : v;
+  }
+  /// Elements [4 * quad, 4 * quad + 4) of a token.
+  HYBRIDSTATE_HD static constexpr void get(const Vector16* tile, unsigned token, unsigned quad,
+                                           float (&to)[4]) noexcept {
+    if constexpr (sizeof(E) == 2) {
+      const Vector16& v = tile[at(token, quad / 2)];
+      unsigned const half = (quad % 2 != 0) != swapped(token) ? 2 : 0;
+      std::uint32_t const low = v.word[half];
+      std::uint32_t const high = v.word[half + 1];
+      to[0] = numeric::float_of(low << 16);
+      to[1] = numeric::float_of(low & 0xffff0000U);
+      to[2] = numeric::float_of(high << 16);
+      to[3] = numeric::float_of(high & 0xffff0000U);
+    } else {
+      unpack<E>(tile[at(token, quad)], to);
+    }
+  }
+};
+
+/// Chains of the wide sum over n <= 256 elements: one an element.
+constexpr unsigned wide_chains(unsigned n) noexcept {
+  unsigned chains = 16;
+  while (chains < n) chains *= 2;
+  return chains;
+}
+
+/// Products of one key with N queries, four neighbouring chains at a time. Quad g of the W quads
+/// that are left while halving is quad g plus quad g + W of the 2 W before: taken depth first, few
+/// of them live at once.
+template <class E, unsigned D, unsigned N>
+struct KeyDot {
+  static constexpr unsigned quads = wide_chains(D) / 4;
+  const Vector16* tile;
+  unsigned token;
+  const Vector16* q;  ///< [N][D / 4]
+
+  template <unsigned W, unsigned G>
+  HYBRIDSTATE_HD HYBRIDSTATE_INLINE void halved(float (&to)[N][4]) const {
+    if constexpr (W < quads) {
+      float upper[N][4];
+      halved<2 * W, G>(to);
+      halved<2 * W, G + W>(upper);
+      for (unsigned n = 0; n < N; ++n)
+        for (unsigned i = 0; i < 4; ++i) to[n][i] = to[n][i] + upper[n][i];
+    } else if constexpr (4 * G < D) {
+      float key[4];
+      TokenTile<E, D>::get(tile, token, G, key);
+      for (unsigned n = 0; n < N; ++n) {
+        unpack<float>(q[n * (D / 4) + G], to[n]);
+        for (unsigned i = 0; i < 4; ++i) to[n][i] = to[n][i] * key[i];
+      }
+    } else {
+      for (unsigned n = 0; n < N; ++n)
+        for (unsigned i = 0; i < 4; ++i) to[n][i] = 0;
+    }
+  }
+  HYBRIDSTATE_HD void operator()(float (&to)[N]) const {
+    float sum[N][4];
+    halved<1, 0>(sum);
+    for (unsigned n = 0; n < N; ++n) to[n] = (sum[n][0] + sum[n][2]) + (sum[n][1] + sum[n][3]);
+  }
+};
+
+enum class Splits : std::uint8_t { in_turn, side_by_side };
+
+/// Attention of the queries of a batch. The queries of a sequence times the query heads of a KV
+/// head are its rows; a CTA takes R of them, which share every key and value it reads.
+///
+/// E: Bf16 or float, of keys and values. D: head_dim. Addresses of keys and values are multiples of
+/// 16 bytes. With Splits::in_turn a CTA computes all splits of its rows and their outputs; with
+/// Splits::side_by_side, for one query per sequence, one split, into `results`, for JoinSplits.
+template <class E, unsigned D, unsigned R, Splits S>
+struct Attention {
+  using Tile = TokenTile<E, D>;
+  static constexpr unsigned threads = D <= 128 ? 128 : 256;
+  static constexpr unsigned quads = D / 4;
+  static_assert(D % 16 == 0 && D >= 64 && D <= 256 && R >= 1 && R <= 8);
+
+  AttentionBatch in{};
+  SplitResults results{};          ///< Splits::side_by_side
+  std::uint32_t most_queries = 1;  ///< of any sequence
+
+  HYBRIDSTATE_HD constexpr std::uint32_t tiles() const noexcept {
+    return quotient_up(most_queries * in.group, R);
+  }
+  HYBRIDSTATE_HD constexpr Grid grid() const noexcept {
+    return {in.kv_heads * tiles(), in.sequences, S == Splits::in_turn ? 1 : results.splits};
+  }
+
+  template <cta_thread T>
+  HYBRIDSTATE_HD void operator()(T& t) const {
+    Rows rows{};
+    rows.run = query_run(t, in, t.block_y());
+    rows.kv_head = t.block_x() % in.kv_heads;
+    rows.first = (tiles() - 1 - t.block_x() / in.kv_heads) * R;  // the longest first
+    rows.group = in.group;
+    std::uint32_t const all = rows.run.queries * in.group;
+    if (rows.first >= all) return;
+    rows.count = rows.first + R < all ? R : all - rows.first;
+    if (rows.run.row < 0) {
+      if constexpr (S == Splits::in_turn)
+        for (unsigned i = t.thread(); i < rows.count * quads; i += threads)
+          t.store(output(rows, i / quads) + i % quads * 4, Vector16{});
+      return;
+    }
+    std::int32_t const last = rows.position(rows.count - 1);
+    auto const split = static_cast<std::int32_t>(S == Splits::in_turn ? 0 : t.block_z());
+    if (split > last / tokens) return;
+
+    Shared& m = t.template shared<Shared>();
+    for (unsigned i = t.thread(); i < R * quads; i += threads)
+      m.q[i] = i < rows.count * quads
+                   ? t.template load<Vector16>(in.q + rows.token(i / quads) * in.q_stride +
+                                               rows.head(i / quads) * D + i % quads * 4)
+                   : Vector16{};
+    rows.start = split * tokens;
+    do {
+      std::int32_t const left = last + 1 - rows.start;
+      attend(t, m, rows, left < tokens ? left : tokens);
+      rows.start += tokens;
+    } while (S == Splits::in_turn && rows.start <= last);
+  }
+
+ private:
+  static constexpr std::int32_t tokens = split_tokens;
+  static constexpr unsigned staged = Tile::tokens * Tile::vectors / threads;
+  static_assert(Tile::tokens * Tile::vectors % threads == 0);
+  // Scores: a thread takes one token of a tile and some rows.
+  static constexpr unsigned score_parts = threads / Tile::tokens;
+  static constexpr unsigned score_rows = quotient_up(R, score_parts);
+  static_assert(R % score_rows == 0);
+  // Values: a thread takes four elements, every fourth token, and some rows.
+  static constexpr unsigned value_parts = threads / D;
+  static constexpr unsigned value_rows = quotient_up(R, value_parts);
+  static_assert(R % value_rows == 0);
+  static constexpr unsigned exchanged = 2 * R * quads;
+
+  /// Rows of a CTA, and the split it is at.
+  struct Rows {
+    QueryRun run;
+    std::uint32_t kv_head, group, first, count;
+    std::int32_t start;
+
+    HYBRIDSTATE_HD std::int64_t token(unsigned r) const { return run.first + (first + r) / group; }
+    HYBRIDSTATE_HD std::uint32_t head(unsigned r) const {
+      return kv_head * group + (first + r) % group;
+    }
+    HYBRIDSTATE_HD std::int32_t position(unsigned r) const {
+      return run.position + static_cast<std::int32_t>((first + r) / group);
+    }
+    /// Tokens of the split and those past it that a row attends to; none where not positive.
+    HYBRIDSTATE_HD std::int32_t visible(unsigned r) const { return position(r) + 1 - start; }
+  };
+
+  /// Of probabilities, token t of a split lies at [t % 4][t / 4]: what a thread reads of them for
+  /// values lies together, and a warp writes and reads 32 tokens without a conflict.
+  struct Shared {
+    Vector16 tile[Tile::size > exchanged ? Tile::size : exchanged];
+    Vector16 q[R * quads];
+    Vector16 p[R][4][split_tokens / 16 + 2];
+    Vector16 output[S == Splits::in_turn ? R * quads : 1];
+    std::int64_t offset[split_tokens];  ///< of keys
+    Softmax softmax[R];
+    Rescale rescale[R];
+
+    HYBRIDSTATE_HD std::uint32_t& score(unsigned r, unsigned token) {
+      return p[r][token % 4][token / 16].word[token / 4 % 4];
+    }
+  };
+
+  HYBRIDSTATE_HD float* output(const Rows& rows, unsigned r) const {
+    return in.out + rows.token(r) * in.out_stride + std::int64_t{rows.head(r)} * D;
+  }
+
+  /// One split, of which the rows' queries attend to `count` tokens at most.
+  template <class T>
+  HYBRIDSTATE_HD void attend(T& t, Shared& m, const Rows& rows, std::int32_t count) const {
+    for (unsigned i = t.thread(); i < split_tokens; i += threads) {
+      auto const token = static_cast<std::int32_t>(i);
+      m.offset[i] = token < count
+                        ? in.blocks
+                              .key_offset(rows.run.row, static_cast<std::int32_t>(rows.kv_head),
+                                          rows.start + token)
+                              .value
+                        : -1;
+    }
+    t.sync();
+    // A tile is on its way from memory while the one before is in use.
+    unsigned const tiles = quotient_up(static_cast<unsigned>(count), Tile::tokens);
+    const std::byte* const keys = in.blocks.base;
+    const std::byte* const values = keys + in.blocks.strides.value;
+    Vector16 next[staged];
+    fetch(t, m, keys, 0, next);
+    for (unsigned tile = 0; tile < tiles; ++tile) {
+      put(t, m, next);
+      t.sync();
+      if (tile + 1 < tiles)
+        fetch(t, m, keys, tile + 1, next);
+      else
+        fetch(t, m, values, 0, next);
+      score(t, m, tile);
+      t.sync();
+    }
+    exponentiate(t, m, rows, count);
+
+    float sum[value_rows][4] = {};
+    for (unsigned tile = 0; tile < tiles; ++tile) {
+      put(t, m, next);
+      t.sync();
+      if (tile + 1 < tiles) fetch(t, m, values, tile + 1, next);
+      weigh(t, m, rows, count, tile, sum);
+      t.sync();
+    }
+    finish(t, m, rows, sum);
+  }
+
+  template <class T>
+  HYBRIDSTATE_HD static void fetch(T& t, const Shared& m, const std::byte* base, unsigned tile,
+                                   Vector16 (&to)[staged]) {
+    for (unsigned i = 0; i < staged; ++i) {
+      unsigned const v = t.thread() + i * threads;
+      std::int64_t const offset = m.offset[tile * Tile::tokens + v / Tile::vectors];
+      to[i] = offset < 0
+                  ? Vector16{}
+                  : t.template load<Vector16>(base + offset + v % Tile::vectors * sizeof(Vector16));
+    }
+  }
+  template <class T>
+  HYBRIDSTATE_HD static void put(T& t, Shared& m, const Vector16 (&from)[staged]) {
+    for (unsigned i = 0; i < staged; ++i) {
+      unsigned const v = t.thread() + i * threads;
+      Tile::put(m.tile, v / Tile::vectors, v % Tile::vectors, from[i]);
+    }
+  }
+
+  template <class T>
+  HYBRIDSTATE_HD void score(T& t, Shared& m, unsigned tile) const {
+    unsigned const token = t.thread() % Tile::tokens;
+    unsigned const row = t.thread() / Tile::tokens * score_rows;
+    if (row >= R) return;
+    float dot[score_rows];
+    KeyDot<E, D, score_rows>{m.tile, token, m.q + row * quads}(dot);
+    for (unsigned r = 0; r < score_rows; ++r)
+      m.score(row + r, tile * Tile::tokens + token) = numeric::bits_of(dot[r] * in.scale);
+  }
+
+  /// Scores to exponentials relative to the largest, and their sum: a warp a row.
+  template <class T>
+  HYBRIDSTATE_HD void exponentiate(T& t, Shared& m, const Rows& rows, std::int32_t count) const {
+    constexpr unsigned each = split_tokens / warp_lanes;
+    unsigned const lane = t.thread() % warp_lanes;
+    for (unsigned r = t.thread() / warp_lanes; r < rows.count; r += threads / warp_lanes) {
+      std::int32_t const visible = rows.visible(r);
+      if (visible <= 0) continue;
+      auto const end = static_cast<unsigned>(visible < count ? visible : count);
+      float s[each];
+      for (unsigned i = 0; i < each; ++i)
+        s[i] = i * warp_lanes + lane < end ? numeric::float_of(m.score(r, i * warp_lanes + lane))
+                                           : 0.0F;
+      // A NaN is the largest where it comes first, and passed over elsewhere.
+      float largest = lane == 0 ? s[0] : numeric::float_of(0xff800000U);
+      for (unsigned i = 0; i < each; ++i)
+        largest = i * warp_lanes + lane < end && largest < s[i] ? s[i] : largest;
+      for (unsigned bit = warp_lanes / 2; bit > 0; bit /= 2) {
+        float const other = t.shuffle_xor(largest, bit);
+        float const earlier = (lane & bit) != 0 ? other : largest;
+        float const later = (lane & bit) != 0 ? largest : other;
+        largest = earlier < later ? later : earlier;
+      }
+      for (unsigned i = 0; i < each; ++i) {
+        unsigned const token = i * warp_lanes + lane;
+        s[i] = token < end ? numeric::exp(s[i] - largest) : 0.0F;
+        m.score(r, token) = numeric::bits_of(s[i]);
+      }
+      Softmax const split{largest, halve<each, warp_lanes, 1>(t, s)};
+      if (lane != 0) continue;
+      if constexpr (S == Splits::side_by_side)
+        t.store(results.softmax + result(rows, r), split);
+      else if (rows.start == 0)
+        m.softmax[r] = split;
+      else
+        m.rescale[r] = join(m.softmax[r], split);
+    }
+  }
+
+  /// The first row, chain and quad of a thread of weigh().
+  struct Share {
+    unsigned row, chain, quad;
+  };
+  HYBRIDSTATE_HD static Share share(unsigned thread) {
+    unsigned const part = thread / D;
+    return {part < value_parts ? part * value_rows : R, thread % D / quads, thread % quads};
+  }
+
+  /// Adds the values of a tile, weighted, to the sums of a thread's chain.
+  template <class T>
+  HYBRIDSTATE_HD void weigh(T& t, const Shared& m, const Rows& rows, std::int32_t count,
+                            unsigned tile, float (&sum)[value_rows][4]) const {
+    Share const at = share(t.thread());
+    if (at.row >= R) return;
+    std::int32_t const everyone = rows.visible(0);  // tokens that all rows attend to
+    for (unsigned step = 0; step < Tile::tokens / 16; ++step) {
+      unsigned const first = tile * Tile::tokens + step * 16 + at.chain;
+      float p[value_rows][4];
+      for (unsigned r = 0; r < value_rows; ++r)
+        unpack<float>(m.p[at.row + r][at.chain][first / 16], p[r]);
+      for (unsigned k = 0; k < 4; ++k) {
+        auto const token = static_cast<std::int32_t>(first + 4 * k);
+        if (token >= count) break;
+        float value[4];
+        Tile::get(m.tile, step * 16 + 4 * k + at.chain, at.quad, value);
+        for (unsigned r = 0; r < value_rows; ++r) {
+          if constexpr (S == Splits::in_turn)
+            if (token >= everyone && token >= rows.visible(at.row + r)) continue;
+          for (unsigned i = 0; i < 4; ++i) sum[r][i] = numeric::fused(p[r][k], value[i], sum[r][i]);
+        }
+      }
+    }
+  }
+
+  /// The four chains' sums to the split's output: chain 0 + 2 and 1 + 3, then both.
+  template <class T>
+  HYBRIDSTATE_HD void finish(T& t, Shared& m, const Rows& rows, float (&sum)[value_rows][4]) const {
+    Share const at = share(t.thread());
+    bool const active = at.row < R;
+    auto const slot = [&](unsigned chain, unsigned r) -> Vector16& {
+      return m.tile[(chain * R + at.row + r) * quads + at.quad];
+    };
+    auto const add = [&](const Vector16& v, unsigned r) {
+      float other[4];
+      unpack<float>(v, other);
+      for (unsigned i = 0; i < 4; ++i) sum[r][i] = sum[r][i] + other[i];
+    };
+    if (active && at.chain >= 2)
+      for (unsigned r = 0; r < value_rows; ++r) slot(at.chain - 2, r) = packed<float>(sum[r]);
+    t.sync();
+    if (active && at.chain < 2)
+      for (unsigned r = 0; r < value_rows; ++r) {
+        add(slot(at.chain, r), r);
+        if (at.chain == 1) slot(1, r) = packed<float>(sum[r]);
+      }
+    t.sync();
+    if (!active || at.chain != 0) return;
+    for (unsigned r = 0; r < value_rows; ++r) {
+      if (at.row + r < rows.count && rows.visible(at.row + r) > 0) {
+        add(slot(1, r), r);
+        leave(t, m, rows, at.row + r, at.quad, sum[r]);
+      }
+    }
+  }
+
+  /// Four elements of a row's output of the split, to where they go.
+  template <class T>
+  HYBRIDSTATE_HD void leave(T& t, Shared& m, const Rows& rows, unsigned r, unsigned quad,
+                            float (&sum)[4]) const {
+    if constexpr (S == Splits::side_by_side) {
+      t.store(results.output + result(rows, r) * D + quad * 4, packed<float>(sum));
+    } else {
+      Vector16& kept = m.output[r * quads + quad];
+      if (rows.start > 0) {
+        float before[4];
+        unpack<float>(kept, before);
+        Rescale const by = m.rescale[r];
+        for (unsigned i = 0; i < 4; ++i)
+          sum[i] = numeric::fused(before[i], by.keep, sum[i] * by.take);
+      }
+      if (rows.visible(r) > tokens) {
+        kept = packed<float>(sum);
+      } else {
+        for (unsigned i = 0; i < 4; ++i) sum[i] = sum[i] / m.softmax[r].denominator;
+        t.store(output(rows, r) + quad * 4, packed<float>(sum));
+      }
+    }
+  }
+
+  HYBRIDSTATE_HD std::int64_t result(const Rows& rows, unsigned r) const {
+    return results.at(static_cast<std::uint32_t>(rows.token(r)), in.kv_heads * in.group,
+                      rows.head(r), static_cast<std::uint32_t>(rows.start) / split_tokens);
+  }
+};
+
+/// Joins what Attention with Splits::side_by_side left, in order: the outputs of a decode step.
+struct JoinSplits {
+  static constexpr unsigned threads = 128;
+  static constexpr unsigned ahead = 4;  ///< splits in flight
+
+  AttentionBatch in{};
+  SplitResults results{};
+  std::uint32_t head_dim = 0;  ///< a multiple of 4
+
+  HYBRIDSTATE_HD constexpr std::uint32_t quads() const noexcept {
+    return in.kv_heads * in.group * (head_dim / 4);
+  }
+  HYBRIDSTATE_HD constexpr Grid grid() const noexcept {
+    return {quotient_up(quads(), threads), in.sequences, 1};
+  }
+
+  template <cta_thread T>
+  HYBRIDSTATE_HD void operator()(T& t) const {
+    std::uint32_t const at = t.block_x() * threads + t.thread();
+    if (at >= quads()) return;
+    QueryRun const run = query_run(t, in, t.block_y());
+    float* const out = in.out + run.first * in.out_stride + std::int64_t{at} * 4;
+    if (run.row < 0) return t.store(out, Vector16{});
+
+    std::int64_t const base =
+        results.at(t.block_y(), in.kv_heads * in.group, at / (head_dim / 4), 0);
+    std::uint32_t const splits = static_cast<std::uint32_t>(run.position) / split_tokens + 1;
+    Softmax total{};
+    float sum[4] = {};
+    for (std::uint32_t first = 0; first < splits; first += ahead) {
+      Softmax softmax[ahead];
+      Vector16 output[ahead];
+      for (unsigned i = 0; i < ahead; ++i) {
+        if (first + i >= splits) break;
+        softmax[i] = t.template load<Softmax>(results.softmax + base + first + i);
+        output[i] = t.template load<Vector16>(results.output + (base + first + i) * head_dim +
+                                              at % (head_dim / 4) * 4);
+      }
+      for (unsigned i = 0; i < ahead; ++i) {
+        if (first + i >= splits) break;
+        float next[4];
+        unpack<float>(output[i], next);
+        if (first + i == 0) {
+          total = softmax[i];
+          for (unsigned k = 0; k < 4; ++k) sum[k] = next[k];
+          continue;
+        }
+        Rescale const by = join(total, softmax[i]);
+        for (unsigned k = 0; k < 4; ++k)
+          sum[k] = numeric::fused(sum[k], by.keep, next[k] * by.take);
+      }
+    }
+    for (float& f : sum) f = f / total.denominator;
+    t.store(out, packed<float>(sum));
+  }
+};
+
+}  // namespace kernels
+HYBRIDSTATE_NAMESPACE_END
