@@ -200,11 +200,11 @@ struct Running {
   bool active = true;
 };
 
-/// Random admissions, forks, preemptions, resumptions, releases and steps; every step's tables
-/// against the rebuilt ones.
 struct Seen {
   std::size_t copies = 0, checkpoints = 0;
 };
+/// Random admissions, forks, preemptions, resumptions, releases and steps; every step's tables
+/// against the rebuilt ones.
 template <class Organization>
 void walk(Seen& seen, const hs::ModelGeometry& model, std::uint32_t seed, bool own_rows,
           int steps) {

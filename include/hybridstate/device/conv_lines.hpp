@@ -5,6 +5,7 @@
 #include <hybridstate/core/types.hpp>
 #include <hybridstate/device/address.hpp>
 #include <hybridstate/geometry/layout.hpp>
+#include <type_traits>
 
 HYBRIDSTATE_NAMESPACE_BEGIN
 
@@ -22,8 +23,10 @@ struct ConvLinesOf {
   /// Bytes of the state in one line; 0: all of them.
   [[no_unique_address]] PartBytes part_bytes{};
 
-  /// The same rows with strides of other types and the same values.
+  /// The same rows as a view whose strides are constants of the same values.
   template <class Other>
+    requires std::is_empty_v<decltype(Other::line_stride)> &&
+             std::is_empty_v<decltype(Other::part_bytes)>
   HYBRIDSTATE_HD constexpr Other with() const noexcept {
     return {base, lines, row_stride, {}, {}};
   }
