@@ -2,8 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Everything but device/: one include for engines.
+// One include for engines; kernels include <hybridstate/device/device.hpp> alone.
 
+#include <hybridstate/batch/tables.hpp>
+#include <hybridstate/batch/views.hpp>
 #include <hybridstate/cache/joint_cache.hpp>
 #include <hybridstate/geometry/budget.hpp>
 #include <hybridstate/geometry/layout.hpp>

@@ -13,6 +13,24 @@
 
 HYBRIDSTATE_NAMESPACE_BEGIN
 
+/// A number of bytes as a type: where a view has a std::int64_t, this takes its place and is folded
+/// into the address arithmetic at compile time.
+template <std::int64_t Value>
+struct StaticBytes {
+  HYBRIDSTATE_HD constexpr operator std::int64_t() const noexcept { return Value; }
+};
+
+/// Whether 32-bit table entries and 64-bit offsets reach every byte of a pool of `units` units of
+/// `unit_bytes` bytes that hold `lines_per_unit` lines each (S2: slots; 0 or 1: the unit is the
+/// line).
+HYBRIDSTATE_HD constexpr bool addressable(std::int64_t units, std::int64_t unit_bytes,
+                                          std::int64_t lines_per_unit = 1) noexcept {
+  constexpr std::int64_t most_lines = 0x7fffffff, most_bytes = 0x7fffffffffffffff;
+  if (units < 0 || unit_bytes < 0 || lines_per_unit < 0) return false;
+  return units <= most_lines / (lines_per_unit > 1 ? lines_per_unit : 1) &&
+         (unit_bytes == 0 || units <= most_bytes / unit_bytes);
+}
+
 /// A distance in bytes from a base, or none.
 struct ByteOffset {
   std::int64_t value = -1;

@@ -32,14 +32,30 @@ HYBRIDSTATE_HD constexpr KvStrides kv_strides(const Layout& layout, Tokens block
   return s;
 }
 
+/// The same numbers as compile-time constants, for a StaticLayout.
+template <class Layout, Tokens BlockTokens = Layout::block_tokens()>
+struct StaticKvStrides {
+  static constexpr std::int64_t token = kv_strides(Layout{}, BlockTokens).token;
+  static constexpr std::int64_t head = kv_strides(Layout{}, BlockTokens).head;
+  static constexpr std::int64_t value = kv_strides(Layout{}, BlockTokens).value;
+  static constexpr std::int32_t block_tokens = kv_strides(Layout{}, BlockTokens).block_tokens;
+};
+
 /// The attention block tables of a batch, for one layer. `units[row * row_stride + k]` is the unit
 /// that holds tokens [k * block_tokens, (k + 1) * block_tokens) of the sequence in that row.
-struct AttentionBlocks {
+template <class Strides = KvStrides>
+struct AttentionBlocksOf {
   std::byte* base = nullptr;            ///< unit 0 of this layer
   const std::int32_t* units = nullptr;  ///< negative: absent
   std::int64_t row_stride = 0;          ///< table entries from one row to the next
   std::int64_t unit_stride = 0;         ///< bytes from one unit to the next
-  KvStrides strides{};
+  [[no_unique_address]] Strides strides{};
+
+  /// The same tables with strides of another type and the same values.
+  template <class Other>
+  HYBRIDSTATE_HD constexpr AttentionBlocksOf<Other> with(Other same) const noexcept {
+    return {base, units, row_stride, unit_stride, same};
+  }
 
   /// Of the key of `token` (a position in the sequence) in KV head `head`.
   HYBRIDSTATE_HD constexpr ByteOffset key_offset(std::int32_t row, std::int32_t head,
@@ -65,16 +81,25 @@ struct AttentionBlocks {
   }
 };
 
+using AttentionBlocks = AttentionBlocksOf<>;
+
 /// The same tables for writing: tokens below a row's `valid_until` were computed by someone else,
 /// may be shared, and have no address here.
-struct AttentionWrites {
-  AttentionBlocks blocks{};
+template <class Strides = KvStrides>
+struct AttentionWritesOf {
+  AttentionBlocksOf<Strides> blocks{};
   const std::int32_t* valid_until = nullptr;  ///< per row; null: 0 everywhere
+  std::int64_t valid_stride = 1;              ///< entries of valid_until from one row to the next
+
+  template <class Other>
+  HYBRIDSTATE_HD constexpr AttentionWritesOf<Other> with(Other same) const noexcept {
+    return {blocks.with(same), valid_until, valid_stride};
+  }
 
   HYBRIDSTATE_HD constexpr ByteOffset key_offset(std::int32_t row, std::int32_t head,
                                                  std::int32_t token) const noexcept {
     if (row < 0 || token < 0) return {};
-    if (valid_until != nullptr && token < valid_until[row]) return {};
+    if (valid_until != nullptr && token < table_entry(valid_until, valid_stride, row, 0)) return {};
     return blocks.key_offset(row, head, token);
   }
   HYBRIDSTATE_HD constexpr ByteOffset value_offset(std::int32_t row, std::int32_t head,
@@ -91,5 +116,7 @@ struct AttentionWrites {
     return address(blocks.base, value_offset(row, head, token));
   }
 };
+
+using AttentionWrites = AttentionWritesOf<>;
 
 HYBRIDSTATE_NAMESPACE_END

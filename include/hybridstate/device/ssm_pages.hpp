@@ -39,6 +39,8 @@ struct MemberMap {
     return part < left ? part : left;
   }
   HYBRIDSTATE_HD constexpr Units members() const noexcept { return member_count; }
+  /// The fast path: no page boundary inside a head, so that a kernel looks a page up once per head.
+  HYBRIDSTATE_HD constexpr bool whole_heads() const noexcept { return heads_per_page != 0; }
 
   friend constexpr bool operator==(const MemberMap&, const MemberMap&) = default;
 };
@@ -70,6 +72,9 @@ struct StaticPagedMembers {
     return paged_members(Layout{}).run(byte);
   }
   HYBRIDSTATE_HD static constexpr Units members() noexcept { return Layout::members(); }
+  HYBRIDSTATE_HD static constexpr bool whole_heads() noexcept {
+    return Layout::heads_per_page() != 0;
+  }
 };
 template <class Layout>
 struct StaticCompositeMembers {
@@ -80,6 +85,7 @@ struct StaticCompositeMembers {
     return Layout::head_bytes() - byte;
   }
   HYBRIDSTATE_HD static constexpr Units members() noexcept { return 1; }
+  HYBRIDSTATE_HD static constexpr bool whole_heads() noexcept { return true; }
 };
 
 static_assert(member_map<MemberMap>);
@@ -94,6 +100,12 @@ struct SsmPages {
   std::int64_t row_stride = 0;          ///< table entries from one row to the next
   std::int64_t page_stride = 0;         ///< bytes from one page to the next
   [[no_unique_address]] Map map{};
+
+  /// The same rows under a map of another type that spreads heads the same way.
+  template <member_map Other>
+  HYBRIDSTATE_HD constexpr SsmPages<Other> with(Other same) const noexcept {
+    return {base, pages, row_stride, page_stride, same};
+  }
 
   /// base + page(j) * stride + offset(j, u): byte `byte` of head `head` of the state in row `row`.
   HYBRIDSTATE_HD constexpr ByteOffset offset(std::int32_t row, std::int32_t head,

@@ -4,7 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
-#include <hybridstate/cache/concept.hpp>
+#include <hybridstate/batch/tables.hpp>
 #include <span>
 #include <string>
 #include <utility>
@@ -54,7 +54,10 @@ class CpuExecutor {
         content_(content),
         sampling_(sampling),
         time_(time),
-        witness_(witness) {
+        witness_(witness),
+        entries_(static_cast<std::size_t>(
+            batch_shape(cache.organization(), limits(cache, options)).entries())),
+        tables_(cache.organization(), limits(cache, options), entries_) {
     keeps_working_ =
         options.broken == Condition::lossless_checkpoint && options.carry != Carry::fp32;
     Tokens const grid = cache.checkpoint_tokens();
@@ -92,76 +95,57 @@ class CpuExecutor {
   }
 
  private:
-  struct Tables {
-    std::size_t blocks, block_count, source, first_target, targets;
-    bool has_source = false;
-    bool source_in_arena = false;
-  };
+  static BatchLimits limits(const Cache& cache, const ForwardOptions& options) {
+    return {cache.options().max_sequences, cache.options().max_sequence_tokens,
+            options.max_tokens / cache.checkpoint_tokens() + 1};
+  }
 
-  /// Tables first, spans into them after: the vectors grow while they are filled.
   void build(const StepPlan& plan) {
-    ints_.clear();
+    scheduled_.clear();
     targets_.clear();
-    rows_.clear();
     chunks_.clear();
+    for (Chunk const& c : plan.chunks) scheduled_.push_back({c.sequence});
+    if (BatchResult const built = tables_.build(cache_, scheduled_); !built)
+      throw DeviceError("chunk " + std::to_string(built.item) +
+                        " of the step: " + sentence(built.refusal));
+    // A chunk keeps a span of these: they must not move.
+    std::size_t most = 0;
+    for (Chunk const& c : plan.chunks) most += cache_.states(c.sequence).size() + 1;
+    targets_.reserve(most);
     std::size_t samples = 0;
     for (Chunk const& c : plan.chunks) {
-      Tables t{};
-      t.blocks = ints_.size();
-      for (AttentionHandle const a : cache_.blocks(c.sequence)) ints_.push_back(memory_.block(a));
-      t.block_count = ints_.size() - t.blocks;
-      if (StateHandle const source = cache_.source(c.sequence)) {
-        t.has_source = true;
-        t.source_in_arena = in_arena(c);
-        t.source = ints_.size();
-        memory_.append(source, ints_);
-      }
-      auto const held = cache_.states(c.sequence).subspan(cache_.first_target(c.sequence));
-      t.first_target = ints_.size();
-      t.targets = held.size();
-      for (HeldState const& h : held) memory_.append(h.state, ints_);
-      rows_.push_back(t);
-      samples += c.samples ? 1 : 0;
-    }
-    std::size_t const stride = memory_.members() + memory_.lines();
-    std::size_t first = targets_.size();
-    for (std::size_t i = 0; i < plan.chunks.size(); ++i) {
-      Chunk const& c = plan.chunks[i];
-      auto const held = cache_.states(c.sequence).subspan(cache_.first_target(c.sequence));
-      for (std::size_t k = 0; k < held.size(); ++k) {
-        StateRow row = memory_.row(&ints_[rows_[i].first_target + k * stride]);
-        if (k + 1 == held.size() && uses_arena()) {
-          // Kept boundaries are in the unit; only a state between them needs FP32.
-          bool const kept = cache_.published(held[k].state);
-          bool const in_arena = !kept || keeps_working_;
-          arena_owner_[c.sequence.at()] = in_arena ? Owner{c.request, c.begin + c.count} : Owner{};
-          if (kept && in_arena) {  // stored in BF16, continued in FP32
-            targets_.push_back({held[k].boundary, row});
-            ++rows_[i].targets;
-          }
-          if (in_arena) row = arena_row(c.sequence);
-        }
-        targets_.push_back({held[k].boundary, row});
-      }
-    }
-    for (std::size_t i = 0; i < plan.chunks.size(); ++i) {
-      Chunk const& c = plan.chunks[i];
-      Tables const& t = rows_[i];
+      BatchRow const row = tables_.row(c.sequence.value);
       ForwardChunk f;
       f.tokens = content_.tokens(c.request).subspan(c.begin, c.count);
       f.begin = c.begin;
       f.kv_valid_until = cache_.kv_valid_until(c.sequence);
-      f.blocks = std::span(ints_).subspan(t.blocks, t.block_count);
-      if (t.has_source)
-        f.source = t.source_in_arena ? arena_row(c.sequence) : memory_.row(&ints_[t.source]);
-      f.targets = std::span(targets_).subspan(first, t.targets);
+      f.blocks = row.blocks().first(cache_.blocks(c.sequence).size());
+      if (cache_.source(c.sequence))
+        f.source = in_arena(c) ? arena_row(c.sequence) : memory_.row(row.source());
+      std::size_t const first = targets_.size();
+      auto const held = cache_.states(c.sequence).subspan(cache_.first_target(c.sequence));
+      for (std::uint32_t k = 0; k + 1 < held.size(); ++k)
+        targets_.push_back({held[k].boundary, memory_.row(row.checkpoint(k))});
+      add_destination(c, held.back(), memory_.row(row.destination()));
+      f.targets = std::span(targets_).subspan(first);
       f.logits = c.samples;
       f.decode = c.decode;
-      first += t.targets;
+      samples += c.samples ? 1 : 0;
       witness_.chunk(c, f);
       chunks_.push_back(f);
     }
     logits_.resize(samples * forward_.config().vocabulary);
+  }
+
+  /// In the unit, in the arena, or in both: kept boundaries are in the unit; only a state between
+  /// them needs FP32.
+  void add_destination(const Chunk& c, const HeldState& held, const StateRow& unit) {
+    bool const kept = !uses_arena() || cache_.published(held.state);
+    bool const in_arena = uses_arena() && (!kept || keeps_working_);
+    if (kept) targets_.push_back({held.boundary, unit});
+    if (in_arena) targets_.push_back({held.boundary, arena_row(c.sequence)});
+    if (uses_arena())
+      arena_owner_[c.sequence.at()] = in_arena ? Owner{c.request, c.begin + c.count} : Owner{};
   }
 
   // --- FP32 working states -----------------------------------------------------------------------
@@ -209,10 +193,11 @@ class CpuExecutor {
   StepTime time_;
   Witness& witness_;
   bool keeps_working_ = false;  ///< FP32 beside a stored checkpoint: a broken condition C2
+  std::vector<std::int32_t> entries_;
+  BatchTables<Organization> tables_;
+  std::vector<ScheduledSequence> scheduled_;
   std::vector<ForwardChunk> chunks_;
-  std::vector<std::int32_t> ints_;
   std::vector<StateTarget> targets_;
-  std::vector<Tables> rows_;
   std::vector<float> logits_;
   std::vector<std::byte> arena_bytes_;
   StateArena arena_;
