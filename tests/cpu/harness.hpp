@@ -270,7 +270,7 @@ class Memory {
 
 /// Feeds one sequence through in the given cuts (the last one repeats) and returns the logits of
 /// each chunk's last token; the state stays in row 0, in place.
-inline std::vector<std::vector<float>> feed(CpuForward& forward, Memory& memory,
+inline std::vector<std::vector<float>> feed(ForwardPass& forward, Memory& memory,
                                             std::span<const TokenId> tokens,
                                             std::vector<std::uint32_t> cuts) {
   std::vector<std::vector<float>> out;

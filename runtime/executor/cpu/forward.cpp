@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <string>
 #include <utility>
 
@@ -156,9 +157,8 @@ std::size_t CpuForward::workspace_bytes() const noexcept {
   return n * sizeof(float);
 }
 
-void CpuForward::check(std::span<const ForwardChunk> chunks, const KvArena& kv,
-                       std::span<float> logits) const {
-  const FalconH1Config& c = model_.config;
+void check_batch(std::span<const ForwardChunk> chunks, const KvArena& kv,
+                 const FalconH1Config& c, std::uint32_t max_tokens, std::span<float> logits) {
   std::size_t tokens = 0;
   std::size_t rows = 0;
   std::size_t const conv_elements = std::size_t{c.conv_channels()} * (c.conv_width - 1);
@@ -188,9 +188,9 @@ void CpuForward::check(std::span<const ForwardChunk> chunks, const KvArena& kv,
       check_row(target.row, i, "target", conv_elements);
     }
   }
-  if (tokens > options_.max_tokens)
+  if (tokens > max_tokens)
     throw DeviceError("a batch of " + std::to_string(tokens) +
-                      " tokens exceeds max_tokens = " + std::to_string(options_.max_tokens));
+                      " tokens exceeds max_tokens = " + std::to_string(max_tokens));
   if (logits.size() < rows * c.vocabulary)
     throw DeviceError("the logits of " + std::to_string(rows) + " chunks need " +
                       std::to_string(rows * c.vocabulary) + " floats, not " +
@@ -250,7 +250,7 @@ void CpuForward::linear(std::span<const Linear> jobs, std::size_t tokens) {
 
 void CpuForward::run(std::span<const ForwardChunk> chunks, const KvArena& kv,
                      std::span<float> logits) {
-  check(chunks, kv, logits);
+  check_batch(chunks, kv, model_.config, options_.max_tokens, logits);
   const FalconH1Config& c = model_.config;
   runs_.clear();
   queries_.clear();
@@ -569,6 +569,15 @@ void CpuForward::finish_projections(std::size_t l, const KvArena& kv, const Run&
     dt_[row * c.ssm_heads + head] = dt;
     decay_[row * c.ssm_heads + head] = numeric::exp(dt * layer.decay[head]);
   }
+}
+
+std::byte* CpuForward::allocate(std::size_t bytes) {
+  memory_.emplace_back(bytes);
+  return memory_.back().data();
+}
+
+void CpuForward::copy(std::byte* to, const std::byte* from, std::size_t bytes) {
+  std::memcpy(to, from, bytes);
 }
 
 void CpuForward::read_history(std::size_t l, std::uint32_t r) {

@@ -95,23 +95,47 @@ struct ForwardOptions {
   Condition broken = Condition::none;  ///< none: the exact mode
 };
 
+/// Refuses what no forward pass takes: DeviceError names the chunk of the batch and why.
+void check_batch(std::span<const ForwardChunk> chunks, const KvArena& kv,
+                 const FalconH1Config& config, std::uint32_t max_tokens, std::span<float> logits);
+
+/// Computes batches of chunks on some device.
+class ForwardPass {
+ public:
+  ForwardPass() = default;
+  ForwardPass(const ForwardPass&) = delete;
+  ForwardPass& operator=(const ForwardPass&) = delete;
+  virtual ~ForwardPass() = default;
+
+  virtual const FalconH1Config& config() const noexcept = 0;
+  /// Computes a batch of chunks through all layers. `logits` gets one row of `vocabulary` for each
+  /// chunk that asks for it, in order. Throws DeviceError before anything is written when a chunk
+  /// names no address where one is needed, or the batch is too large.
+  virtual void run(std::span<const ForwardChunk> chunks, const KvArena& kv,
+                   std::span<float> logits) = 0;
+  /// Memory that units can lie in, zeroed; as long as the pass lives.
+  virtual std::byte* allocate(std::size_t bytes) = 0;
+  /// Inside that memory, before the next run.
+  virtual void copy(std::byte* to, const std::byte* from, std::size_t bytes) = 0;
+};
+
 /// The forward pass of Falcon-H1 over states in the caller's units. A token's results depend on its
 /// sequence's tokens and on the options, and on nothing else: not on the batch, the cuts into
 /// chunks, the number of threads or the instruction set. See kernels.hpp for the reduction orders.
-class CpuForward {
+class CpuForward final : public ForwardPass {
  public:
   /// Throws ModelError when the configuration exceeds what the kernels take.
   CpuForward(ModelTensors model, const ForwardOptions& options);
 
-  const FalconH1Config& config() const noexcept { return model_.config; }
+  const FalconH1Config& config() const noexcept override { return model_.config; }
   const ForwardOptions& options() const noexcept { return options_; }
   /// Bytes of activations, which are held for max_tokens.
   std::size_t workspace_bytes() const noexcept;
 
-  /// Computes a batch of chunks through all layers. `logits` gets one row of `vocabulary` for each
-  /// chunk that asks for it, in order. Throws DeviceError before anything is written when a chunk
-  /// names no address where one is needed, or the batch is too large.
-  void run(std::span<const ForwardChunk> chunks, const KvArena& kv, std::span<float> logits);
+  void run(std::span<const ForwardChunk> chunks, const KvArena& kv,
+           std::span<float> logits) override;
+  std::byte* allocate(std::size_t bytes) override;
+  void copy(std::byte* to, const std::byte* from, std::size_t bytes) override;
 
  private:
   struct Layer {
@@ -132,8 +156,6 @@ class CpuForward {
     std::uint32_t run, head;
   };
 
-  void check(std::span<const ForwardChunk> chunks, const KvArena& kv,
-             std::span<float> logits) const;
   void run_layer(std::size_t l, const KvArena& kv);
   void finish_projections(std::size_t l, const KvArena& kv, const Run& run, std::size_t t);
   void read_history(std::size_t l, std::uint32_t run);
@@ -159,6 +181,7 @@ class CpuForward {
   std::vector<float> h_, u_, q_, kv_, p_, c_, y_, o_, att_, ssm_, gate_, up_;
   std::vector<float> dt_, decay_, packed_, history_, cosines_, sines_;
   float* inputs_ = nullptr;  ///< the first whole cache line of packed_
+  std::vector<std::vector<std::byte>> memory_;  ///< of allocate()
 };
 
 }  // namespace hybridstate::runtime::cpu

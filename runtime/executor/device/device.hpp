@@ -1,0 +1,58 @@
+// SPDX-FileCopyrightText: 2026 hybridstate contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <hybridstate/kernels/attention.hpp>
+#include <hybridstate/kernels/convolution.hpp>
+#include <hybridstate/kernels/linear.hpp>
+#include <hybridstate/kernels/rotation.hpp>
+#include <hybridstate/kernels/rows.hpp>
+#include <hybridstate/kernels/state_update.hpp>
+#include <memory>
+#include <string>
+
+namespace hybridstate::runtime::device {
+
+/// Memory, and a queue of kernels that run one after the other: a GPU with one stream, or this
+/// machine's interpreter. Every failure is a DeviceError.
+class Device {
+ public:
+  Device() = default;
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+  virtual ~Device() = default;
+
+  virtual std::string name() const = 0;
+  /// Zeroed, at a multiple of 256 bytes; lives as long as the device.
+  virtual std::byte* allocate(std::size_t bytes) = 0;
+  /// `bytes` of the host that never change, where kernels can read them.
+  virtual const void* resident(const void* host, std::size_t bytes) = 0;
+  /// In the order of the queue; `from` may be overwritten when the call returns.
+  virtual void upload(void* to, const void* from, std::size_t bytes) = 0;
+  virtual void copy(void* to, const void* from, std::size_t bytes) = 0;
+  /// Waits for all that is queued.
+  virtual void download(void* to, const void* from, std::size_t bytes) = 0;
+
+  virtual void run(const kernels::EmbeddingJob& job) = 0;
+  virtual void run(const kernels::RmsNormJob& job) = 0;
+  virtual void run(const kernels::LinearJob& job) = 0;
+  virtual void run(const kernels::ScaleRows& job) = 0;
+  virtual void run(const kernels::RotationJob& job) = 0;
+  virtual void run(const kernels::ConvolutionStepJob& job) = 0;
+  virtual void run(const kernels::ConvolutionRunsJob& job) = 0;
+  virtual void run(const kernels::StateUpdateJob& job) = 0;
+  virtual void run(const kernels::StateScanJob& job) = 0;
+  virtual void run(const kernels::AttentionJob& job) = 0;
+  virtual void run(const kernels::GatedNormJob& job) = 0;
+  virtual void run(const kernels::SiluProductJob& job) = 0;
+};
+
+/// The kernels on this machine's CPU, interpreted thread by thread: for tests and small models.
+std::unique_ptr<Device> interpreted_device();
+
+/// The first CUDA device. DeviceError, with a sentence, when there is none, or this build has no
+/// CUDA.
+std::unique_ptr<Device> cuda_device();
+
+}  // namespace hybridstate::runtime::device

@@ -1,0 +1,81 @@
+// SPDX-FileCopyrightText: 2026 hybridstate contributors
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "cpu/harness.hpp"
+#include "executor/device/forward.hpp"
+#include "executor/device_error.hpp"
+
+using namespace harness;
+using device::DeviceForward;
+using device::interpreted_device;
+
+namespace {
+
+struct Shape {
+  const char* name;
+  FalconH1Config config;
+  MemoryOptions memory;
+  Carry carry = Carry::bf16_per_token;
+};
+
+ForwardOptions options_of(const Shape& s) {
+  ForwardOptions o;
+  o.carry = s.carry;
+  o.conv_dtype = s.memory.conv;
+  o.max_tokens = 64;
+  o.threads = 1;
+  return o;
+}
+
+/// Every part in vector accesses, and every part without.
+std::vector<Shape> shapes() {
+  FalconH1Config even = small_config();
+  even.hidden = 64;
+  even.heads = 4;
+  even.head_dim = 64;
+  even.ssm_state = 64;
+  FalconH1Config plain = even;
+  plain.gated_norm = false;
+  plain.ssm_groups = 1;
+  plain.ssm_state = 128;
+  plain.tied = true;
+  MemoryOptions bf16;
+  bf16.kv = bf16.ssm = bf16.conv = Dtype::bf16;
+  bf16.max_tokens = 300;
+  MemoryOptions paged = bf16;
+  paged.block_tokens = 16;
+  paged.heads_per_page = 2;
+  MemoryOptions f32;
+  f32.max_tokens = 300;
+  MemoryOptions split = bf16;
+  split.split_rows = 3;
+  split.conv_part_bytes = 126;
+  split.block_tokens = 7;
+  return {{"vectors", even, paged},
+          {"no norm, tied", plain, bf16},
+          {"FP32", even, f32, Carry::fp32},
+          {"any shape, states cut by pages", small_config(), split}};
+}
+
+}  // namespace
+
+TEST_CASE("a device's kernels give the CPU executor's logits and states, prefill and decode") {
+  for (Shape const& s : shapes()) {
+    CAPTURE(std::string(s.name));
+    OwnModel const model = random_model(s.config, 5, Dtype::bf16);
+    auto const tokens = random_tokens(281, s.config.vocabulary, 1);
+    CpuForward cpu(model.tensors(), options_of(s));
+    DeviceForward device(model.tensors(), options_of(s), interpreted_device(), 4, 300);
+    std::vector<std::uint32_t> const cuts = {1, 60, 37, 64, 64, 50, 1};
+    Memory want(s.config, s.memory);
+    Memory got(s.config, s.memory);
+    auto const expected = feed(cpu, want, tokens, cuts);
+    auto const computed = feed(device, got, tokens, cuts);
+    REQUIRE(computed.size() == expected.size());
+    for (std::size_t i = 0; i < expected.size(); ++i) CHECK(same_bits(computed[i], expected[i]));
+    CHECK(same_bits(got.all(got.state(0, 0)), want.all(want.state(0, 0))));
+  }
+}
