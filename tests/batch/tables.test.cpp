@@ -2,12 +2,32 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstddef>
+#include <cstdlib>
+#include <new>
 #include <optional>
 #include <random>
 #include <utility>
 
 #include "cache/support.hpp"
 #include "test_scale.hpp"
+
+// Counts what this executable allocates.
+namespace {
+std::uint64_t allocations = 0;
+
+void* counted(std::size_t n) {
+  ++allocations;
+  if (void* const p = std::malloc(n == 0 ? 1 : n)) return p;
+  throw std::bad_alloc();
+}
+}  // namespace
+
+void* operator new(std::size_t n) { return counted(n); }
+void* operator new[](std::size_t n) { return counted(n); }
+void operator delete(void* p) noexcept { std::free(p); }
+void operator delete[](void* p) noexcept { std::free(p); }
+void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+void operator delete[](void* p, std::size_t) noexcept { std::free(p); }
 
 using namespace cache_test;
 
@@ -276,7 +296,10 @@ void walk(Seen& seen, const hs::ModelGeometry& model, std::uint32_t seed, bool o
       CHECK(sorted(tables.changed()) == changed_before);
     }
 
-    REQUIRE(tables.build(cache, scheduled));
+    std::uint64_t const allocated = allocations;
+    hs::BatchResult const result = tables.build(cache, scheduled);
+    CHECK(allocations == allocated);
+    REQUIRE(result);
     Entries const expected = rebuilt(cache, scheduled, width);
     REQUIRE(std::equal(expected.begin(), expected.end(), tables.entries().begin()));
     REQUIRE(sorted(tables.changed()) == differences(before, tables.entries(), width));

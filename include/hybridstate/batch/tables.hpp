@@ -163,17 +163,18 @@ class BatchTables {
   /// Copies of the step of the last build.
   std::span<const UnitCopy> copies() const noexcept { return {copies_.data(), copy_count_}; }
 
-  /// The tables of a step, between the reserves of its sequences and their next ones. On refusal
-  /// nothing changed.
+  /// The tables of a step, between the reserves of its sequences and their next ones (a sequence
+  /// without a reserve would offer the state that it adopted for writing). On refusal nothing
+  /// changed.
   template <joint_cache Cache>
   BatchResult build(const Cache& cache, std::span<const ScheduledSequence> scheduled) noexcept {
     std::size_t seen = 0;
     BatchResult const result = check(cache, scheduled, seen);
     if (result) write(cache, scheduled);
     for (ScheduledSequence const& s : scheduled.first(seen)) {
-      if (std::int32_t const r = row_of(s); in_range(r)) item_of_row_[r] = absent;
+      item_of_row_[row_of(s)] = absent;
       for (HeldState const& h : targets(cache, s.sequence))
-        if (known(h.state)) writer_of_state_[h.state.value] = absent;
+        writer_of_state_[h.state.value] = absent;
     }
     return result;
   }
