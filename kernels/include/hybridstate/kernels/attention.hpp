@@ -233,7 +233,8 @@ struct Attention {
   // Scores: a thread takes one token of a tile and some rows.
   static constexpr unsigned score_parts = threads / Tile::tokens;
   static constexpr unsigned score_rows = quotient_up(R, score_parts);
-  static constexpr unsigned scored = score_rows <= 3 ? score_rows : 2;  ///< at a time: registers
+  /// Rows at a time, for want of registers.
+  static constexpr unsigned scored = sizeof(E) == 4 ? 1 : score_rows <= 3 ? score_rows : 2;
   static_assert(R % score_rows == 0 && score_rows % scored == 0);
   // Values: a thread takes four elements, every fourth token, and some rows.
   static constexpr unsigned value_parts = threads / D;
@@ -308,10 +309,8 @@ struct Attention {
     for (unsigned tile = 0; tile < tiles; ++tile) {
       put(t, m, next);
       t.sync();
-      if (tile + 1 < tiles)
-        fetch(t, m, keys, tile + 1, next);
-      else
-        fetch(t, m, values, 0, next);
+      bool const more = tile + 1 < tiles;
+      fetch(t, m, more ? keys : values, more ? tile + 1 : 0, next);
       score(t, m, tile);
       t.sync();
     }
@@ -401,9 +400,7 @@ struct Attention {
       }
       Softmax const split{largest, halve<each, warp_lanes, 1>(t, s)};
       if (lane != 0) continue;
-      if constexpr (S == Splits::side_by_side)
-        t.store(results.softmax + m.place[r] + start / tokens, split);
-      else if (start == 0)
+      if (S == Splits::side_by_side || start == 0)
         m.softmax[r] = split;
       else
         m.rescale[r] = join(m.softmax[r], split);
@@ -485,7 +482,9 @@ struct Attention {
   HYBRIDSTATE_HD void leave(T& t, Shared& m, std::int32_t start, unsigned r, unsigned quad,
                             float (&sum)[4]) const {
     if constexpr (S == Splits::side_by_side) {
-      t.store(results.output + (m.place[r] + start / tokens) * D + quad * 4, packed<float>(sum));
+      std::int64_t const at = m.place[r] + start / tokens;
+      t.store(results.output + at * D + quad * 4, packed<float>(sum));
+      if (quad == 0) t.store(results.softmax + at, m.softmax[r]);
     } else {
       Vector16& kept = m.output[r * quads + quad];
       if (start > 0) {
