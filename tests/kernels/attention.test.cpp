@@ -293,6 +293,22 @@ TEST_CASE("a pool past 2^32 bytes, and unit 0") {
   }
 }
 
+TEST_CASE("an absent unit behind the first one counts as zeros") {
+  AttentionCase c;
+  c.bf16 = false;
+  c.dim = 64;
+  c.sequences = {{300}};
+  c.draw(2);
+  AttentionCase zeros = c;
+  auto const unit = static_cast<std::size_t>(c.units[2]);
+  std::memset(zeros.base() + unit * static_cast<std::size_t>(c.unit_stride()), 0,
+              static_cast<std::size_t>(c.unit_stride()));
+  zeros.run_on_cpu();
+  c.units[2] = -1;
+  Interpreter().run(c.kernel<float, 64, 8, Splits::in_turn>());
+  CHECK(same_bits(c.out, zeros.out));
+}
+
 TEST_CASE("an empty batch has no CTAs; padding is not read") {
   AttentionCase c;
   CHECK(c.kernel<Bf16, 128, 6, Splits::in_turn>().grid().ctas() == 0);

@@ -89,7 +89,7 @@ HYBRIDSTATE_HD QueryRun query_run(T& t, const AttentionBatch& in, std::uint32_t 
 }
 
 /// How the tokens of a KV head lie in shared memory while a CTA works on them: rows of 16-byte
-/// vectors, one more than needed, so that a warp reads one vector of 8 rows without a conflict.
+/// vectors, one more than needed, so that the vectors of 8 neighbouring rows lie in all 32 banks.
 /// BF16 rows are read by halves of a vector, 16 rows at a time: every other 8 rows swap the halves.
 template <class E, unsigned D>
 struct TokenTile {
@@ -220,7 +220,7 @@ struct Attention {
     if constexpr (S == Splits::in_turn) load_queries(t, m, rows);
     rows.start = split * tokens;
     do {
-      std::int32_t const left = last + 1 - rows.start;
+      std::int32_t const left = last - rows.start + 1;
       attend(t, m, rows, left < tokens ? left : tokens);
       rows.start += tokens;
     } while (S == Splits::in_turn && rows.start <= last);
@@ -257,8 +257,8 @@ struct Attention {
     }
   };
 
-  /// Of probabilities, token t of a split lies at [t % 4][t / 4]: what a thread reads of them for
-  /// values lies together, and a warp writes and reads 32 tokens without a conflict.
+  /// Of scores, then exponentials, token t of a split lies at [t % 4][t / 4]: what a thread reads
+  /// of them for values lies together, and a warp's access to 32 tokens meets 32 banks.
   struct Shared {
     Vector16 tile[Tile::size > exchanged ? Tile::size : exchanged];
     Vector16 q[R * quads];
@@ -275,7 +275,7 @@ struct Attention {
     }
     /// Tokens from `start` on that a row attends to; none where not positive.
     HYBRIDSTATE_HD std::int32_t visible(unsigned r, std::int32_t start) const {
-      return position[r] + 1 - start;
+      return position[r] - start + 1;
     }
   };
 
