@@ -29,7 +29,9 @@ enum class ThreadOrder : std::uint8_t { forward, reverse, shuffled };
 struct Access {
   std::uint64_t cta = 0;
   std::uint32_t thread = 0;
-  std::uint32_t number = 0;  ///< of the thread's accesses, from 0
+  /// Barriers and shuffles passed, times 2^32, plus accesses since then: lanes that skip an access
+  /// are level with their warp again after the next of them.
+  std::uint64_t number = 0;
   const std::byte* address = nullptr;
   std::uint32_t bytes = 0;
   bool write = false;
@@ -64,11 +66,12 @@ class InterpretedThread {
  private:
   friend class Interpreter;
   inline void note(const void* address, std::size_t bytes, bool write);
+  void meet() noexcept { accesses_ = ((accesses_ >> 32) + 1) << 32; }
 
   Interpreter* interpreter_ = nullptr;
   unsigned thread_ = 0;
-  Grid block_{};  ///< this CTA's place in the grid
-  std::uint32_t accesses_ = 0;
+  Grid block_{};                ///< this CTA's place in the grid
+  std::uint64_t accesses_ = 0;  ///< the next one's number
 };
 
 class Interpreter {
@@ -200,8 +203,12 @@ class Interpreter {
   std::string fault_;  ///< of a fiber, which cannot throw past its own stack
 };
 
-inline void InterpretedThread::sync() { interpreter_->wait(thread_, Interpreter::At::barrier); }
+inline void InterpretedThread::sync() {
+  meet();
+  interpreter_->wait(thread_, Interpreter::At::barrier);
+}
 inline float InterpretedThread::shuffle_xor(float value, unsigned lane_mask) {
+  meet();
   return interpreter_->exchange(thread_, value, lane_mask);
 }
 inline void InterpretedThread::note(const void* address, std::size_t bytes, bool write) {
