@@ -182,6 +182,10 @@ template <class E, unsigned D, unsigned R, Splits S>
 struct Attention {
   using Tile = TokenTile<E, D>;
   static constexpr unsigned threads = D <= 128 ? 128 : 256;
+  /// 128 registers a thread, or 168.
+  static constexpr int least_ctas = D > 128                                       ? 2
+                                    : S == Splits::side_by_side && sizeof(E) == 2 ? 4
+                                                                                  : 3;
   static constexpr unsigned quads = D / 4;
   static_assert(D % 16 == 0 && D >= 64 && D <= 256 && R >= 1 && R <= 8);
 
