@@ -32,6 +32,7 @@ struct AttentionCase {
   };
   std::vector<Sequence> sequences;
   std::int32_t first_unit = 0;  ///< the lowest unit's number
+  float query_scale = 1, value_scale = 1;
 
   std::vector<Line> pool;
   std::vector<std::int32_t> units, row, position, first{0};
@@ -79,12 +80,13 @@ struct AttentionCase {
           for (std::uint32_t i = 0; i < dim; ++i) {
             auto const head = static_cast<std::int32_t>(h), token = static_cast<std::int32_t>(t);
             set(blocks().addr_key(row[s], head, token), i, static_cast<float>(bits.normal()));
-            set(blocks().addr_value(row[s], head, token), i, static_cast<float>(bits.normal()));
+            set(blocks().addr_value(row[s], head, token), i,
+                value_scale * static_cast<float>(bits.normal()));
           }
       }
     }
     q.resize(static_cast<std::size_t>(first.back()) * q_stride());
-    for (float& f : q) f = static_cast<float>(bits.normal());
+    for (float& f : q) f = query_scale * static_cast<float>(bits.normal());
     out.assign(static_cast<std::size_t>(first.back()) * out_stride(), -7.0F);
     softmax.assign(std::size_t{batch()} * heads() * splits(), {poison, poison});
     results.assign(softmax.size() * dim, poison);
@@ -213,9 +215,32 @@ void check_random(std::uint64_t seed, std::uint32_t queries = 1) {
     std::int32_t const end = ends[up_to(std::size(ends))];
     c.sequences.push_back({std::max(0, end - static_cast<std::int32_t>(run)), run});
   }
+  if (up_to(3) == 0) c.query_scale = 30;      // exponentials of 0
+  if (up_to(3) == 0) c.value_scale = 1e-38F;  // products of subnormal size: -0 is not +0
   c.draw(seed);
   if (up_to(2) == 0) c.pad(up_to(c.batch()), up_to(3));
   check_against_cpu<E, D, R, S>(c);
+}
+
+/// What a launch may touch. `tokens`: of all sequences, what they attend to.
+std::vector<Region> regions(AttentionCase& c, std::uint64_t tokens) {
+  auto const of = [](const char* name, const auto& v) {
+    return Region{name, v.data(), v.size() * sizeof(v[0])};
+  };
+  Region kv{"units", c.first_byte(), c.pool_bytes()};
+  kv.read_once = static_cast<std::int64_t>(tokens * c.kv_heads * 2) * c.token_bytes();
+  kv.whole_lines = true;
+  return {kv,
+          of("rows", c.row),
+          of("positions", c.position),
+          of("q", c.q),
+          of("out", c.out),
+          of("softmax", c.softmax),
+          of("results", c.results)};
+}
+void check_clean(const Recording& r) {
+  CHECK(r.violations.empty());
+  for (auto const& sentence : r.violations) MESSAGE(sentence);
 }
 
 }  // namespace
@@ -232,4 +257,125 @@ TEST_CASE("decode attention computes the CPU executor's bits, its splits side by
     check_random<Bf16, 256, 8, Splits::side_by_side>(seed);
     check_random<float, 256, 4, Splits::in_turn>(seed);
   }
+}
+
+TEST_CASE("runs of queries get the bits that each query gets alone") {
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+    check_random<Bf16, 128, 8, Splits::in_turn>(seed, 9);
+    check_random<Bf16, 128, 6, Splits::in_turn>(seed, 20);
+    check_random<Bf16, 80, 8, Splits::in_turn>(seed, 9);
+    check_random<float, 64, 8, Splits::in_turn>(seed, 9);
+  }
+}
+
+TEST_CASE("runs across the ends of splits and units") {
+  for (std::uint32_t block : {16U, 512U}) {
+    AttentionCase c;
+    c.block_tokens = block;
+    c.group = 3;
+    c.sequences = {{250, 9}, {0, 1}, {511, 3}, {0, 6, false}, {40, 4}};
+    c.draw(block);
+    c.pad(4, 2);
+    check_against_cpu<Bf16, 128, 8, Splits::in_turn>(c);
+  }
+}
+
+TEST_CASE("a pool past 2^32 bytes, and unit 0") {
+  for (std::int32_t first : {0, 2'000'000}) {
+    AttentionCase c;
+    c.block_tokens = 512;
+    c.kv_heads = 1;
+    c.sequences = {{300}, {600}};
+    c.first_unit = first;
+    c.draw(5);
+    check_against_cpu<Bf16, 128, 6, Splits::side_by_side>(c);
+    check_against_cpu<Bf16, 128, 6, Splits::in_turn>(c);
+  }
+}
+
+TEST_CASE("an absent unit behind the first one counts as zeros") {
+  AttentionCase c;
+  c.bf16 = false;
+  c.dim = 64;
+  c.sequences = {{300}};
+  c.draw(2);
+  AttentionCase zeros = c;
+  auto const unit = static_cast<std::size_t>(c.units[2]);
+  std::memset(zeros.base() + unit * static_cast<std::size_t>(c.unit_stride()), 0,
+              static_cast<std::size_t>(c.unit_stride()));
+  zeros.run_on_cpu();
+  c.units[2] = -1;
+  Interpreter().run(c.kernel<float, 64, 8, Splits::in_turn>());
+  CHECK(same_bits(c.out, zeros.out));
+}
+
+TEST_CASE("an empty batch has no CTAs; padding is not read") {
+  AttentionCase c;
+  CHECK(c.kernel<Bf16, 128, 6, Splits::in_turn>().grid().ctas() == 0);
+  CHECK(c.joining().grid().ctas() == 0);
+  for (std::uint64_t way : {0U, 1U, 2U}) {
+    AttentionCase p;
+    p.sequences = {{300}};
+    p.draw(1);
+    p.pad(0, way);
+    auto allowed = regions(p, 0);
+    allowed.erase(allowed.begin() + 3);  // q
+    check_clean(record(p.kernel<Bf16, 128, 6, Splits::side_by_side>(), allowed));
+    check_clean(record(p.joining(), allowed));
+    CHECK(std::count(p.out.begin(), p.out.end(), 0.0F) == 12 * 128);
+    p.out.assign(p.out.size(), -7.0F);
+    check_clean(record(p.kernel<Bf16, 128, 6, Splits::in_turn>(), allowed));
+    CHECK(std::count(p.out.begin(), p.out.end(), 0.0F) == 12 * 128);
+  }
+}
+
+TEST_CASE("a run's outputs are written once, by whole lines of keys and values") {
+  AttentionCase c;
+  c.sequences = {{240, 30}, {0, 1}};
+  c.draw(11);
+  auto allowed = regions(c, 0);
+  allowed[0].read_once = -1;  // every eight rows read them
+  allowed.insert(allowed.begin(), {"first", c.first.data(), c.first.size() * 4});
+  for (Region& r : allowed)
+    if (r.name == "out") r.written_once = 31 * 12 * 128 * 4;
+  check_clean(record(c.kernel<Bf16, 128, 8, Splits::in_turn>(), allowed));
+}
+
+TEST_CASE("predicted traffic of a decode step of Falcon-H1-7B") {
+  for (std::uint32_t block : {16U, 512U})
+    for (std::int32_t context : {512, 1024}) {
+      CAPTURE(block);
+      CAPTURE(context);
+      AttentionCase c;
+      c.block_tokens = block;
+      c.sequences = {{context - 1}, {context - 1}};
+      c.draw(7);
+      auto const tokens = 2 * static_cast<std::uint64_t>(context);
+      auto const reading = regions(c, tokens);
+      double const q = c.batch() * c.heads() * c.dim * 4.0;
+      double const least = static_cast<double>(tokens) * c.kv_heads * 2 * 256 + 2 * q;
+      auto const bytes = [](const Recording& r) {
+        return static_cast<double>(r.total().memory_bytes());
+      };
+      auto writing = reading;
+      writing[4].written_once = static_cast<std::int64_t>(q);
+
+      Recording const in_turn = record(c.kernel<Bf16, 128, 6, Splits::in_turn>(), writing);
+      check_clean(in_turn);
+      CHECK(bytes(in_turn) <= 1.02 * least);
+
+      // Side by side, the splits' results are written and read on top.
+      double const results = static_cast<double>(c.softmax.size()) * (128 * 4 + 8);
+      Recording const split = record(c.kernel<Bf16, 128, 6, Splits::side_by_side>(), reading);
+      check_clean(split);
+      CHECK(bytes(split) <= 1.02 * (least - q + results));
+      writing[0].read_once = 0;
+      Recording const joined = record(c.joining(), writing);
+      check_clean(joined);
+      CHECK(bytes(joined) <= 1.02 * (q + results));
+      double const both = (bytes(split) + bytes(joined)) / least;
+      CHECK(both <= 1.05);
+      MESSAGE("predicted / minimum bytes, in turn: ", bytes(in_turn) / least,
+              ", side by side: ", both);
+    }
 }

@@ -61,9 +61,9 @@ struct SplitResults {
   float* output = nullptr;   ///< 16-byte aligned
   std::uint32_t splits = 0;  ///< at least the longest sequence's tokens / 256, rounded up
 
-  HYBRIDSTATE_HD constexpr std::int64_t at(std::uint32_t sequence, std::uint32_t heads,
+  HYBRIDSTATE_HD constexpr std::int64_t at(std::int64_t sequence, std::uint32_t heads,
                                            std::uint32_t head, std::uint32_t split) const noexcept {
-    return (std::int64_t{sequence} * heads + head) * splits + split;
+    return (sequence * heads + head) * splits + split;
   }
 };
 
@@ -89,7 +89,7 @@ HYBRIDSTATE_HD QueryRun query_run(T& t, const AttentionBatch& in, std::uint32_t 
 }
 
 /// How the tokens of a KV head lie in shared memory while a CTA works on them: rows of 16-byte
-/// vectors, one more than needed, so that a warp reads one vector of 8 rows without a conflict.
+/// vectors, one more than needed, so that the vectors of 8 neighbouring rows lie in all 32 banks.
 /// BF16 rows are read by halves of a vector, 16 rows at a time: every other 8 rows swap the halves.
 template <class E, unsigned D>
 struct TokenTile {
@@ -182,6 +182,10 @@ template <class E, unsigned D, unsigned R, Splits S>
 struct Attention {
   using Tile = TokenTile<E, D>;
   static constexpr unsigned threads = D <= 128 ? 128 : 256;
+  /// 128 registers a thread, or 168.
+  static constexpr int least_ctas = D > 128                                       ? 2
+                                    : S == Splits::side_by_side && sizeof(E) == 2 ? 4
+                                                                                  : 3;
   static constexpr unsigned quads = D / 4;
   static_assert(D % 16 == 0 && D >= 64 && D <= 256 && R >= 1 && R <= 8);
 
@@ -209,7 +213,7 @@ struct Attention {
     if (rows.run.row < 0) {
       if constexpr (S == Splits::in_turn)
         for (unsigned i = t.thread(); i < rows.count * quads; i += threads)
-          t.store(output(rows, i / quads) + i % quads * 4, Vector16{});
+          t.store(in.out + place(rows, i / quads) + i % quads * 4, Vector16{});
       return;
     }
     std::int32_t const last = rows.position(rows.count - 1);
@@ -217,14 +221,10 @@ struct Attention {
     if (split > last / tokens) return;
 
     Shared& m = t.template shared<Shared>();
-    for (unsigned i = t.thread(); i < R * quads; i += threads)
-      m.q[i] = i < rows.count * quads
-                   ? t.template load<Vector16>(in.q + rows.token(i / quads) * in.q_stride +
-                                               rows.head(i / quads) * D + i % quads * 4)
-                   : Vector16{};
+    if constexpr (S == Splits::in_turn) load_queries(t, m, rows);
     rows.start = split * tokens;
     do {
-      std::int32_t const left = last + 1 - rows.start;
+      std::int32_t const left = last - rows.start + 1;
       attend(t, m, rows, left < tokens ? left : tokens);
       rows.start += tokens;
     } while (S == Splits::in_turn && rows.start <= last);
@@ -237,7 +237,9 @@ struct Attention {
   // Scores: a thread takes one token of a tile and some rows.
   static constexpr unsigned score_parts = threads / Tile::tokens;
   static constexpr unsigned score_rows = quotient_up(R, score_parts);
-  static_assert(R % score_rows == 0);
+  /// Rows at a time, for want of registers.
+  static constexpr unsigned scored = sizeof(E) == 4 ? 1 : score_rows <= 3 ? score_rows : 2;
+  static_assert(R % score_rows == 0 && score_rows % scored == 0);
   // Values: a thread takes four elements, every fourth token, and some rows.
   static constexpr unsigned value_parts = threads / D;
   static constexpr unsigned value_rows = quotient_up(R, value_parts);
@@ -257,28 +259,35 @@ struct Attention {
     HYBRIDSTATE_HD std::int32_t position(unsigned r) const {
       return run.position + static_cast<std::int32_t>((first + r) / group);
     }
-    /// Tokens of the split and those past it that a row attends to; none where not positive.
-    HYBRIDSTATE_HD std::int32_t visible(unsigned r) const { return position(r) + 1 - start; }
   };
 
-  /// Of probabilities, token t of a split lies at [t % 4][t / 4]: what a thread reads of them for
-  /// values lies together, and a warp writes and reads 32 tokens without a conflict.
+  /// Of scores, then exponentials, token t of a split lies at [t % 4][t / 4]: what a thread reads
+  /// of them for values lies together, and a warp's access to 32 tokens meets 32 banks.
   struct Shared {
     Vector16 tile[Tile::size > exchanged ? Tile::size : exchanged];
     Vector16 q[R * quads];
     Vector16 p[R][4][split_tokens / 16 + 2];
     Vector16 output[S == Splits::in_turn ? R * quads : 1];
     std::int64_t offset[split_tokens];  ///< of keys
+    std::int64_t place[R];              ///< of a row in `out`, or of its split 0 in `results`
+    std::int32_t position[R];           ///< of a row's query; -1: none
     Softmax softmax[R];
     Rescale rescale[R];
 
     HYBRIDSTATE_HD std::uint32_t& score(unsigned r, unsigned token) {
       return p[r][token % 4][token / 16].word[token / 4 % 4];
     }
+    /// Tokens from `start` on that a row attends to; none where not positive.
+    HYBRIDSTATE_HD std::int32_t visible(unsigned r, std::int32_t start) const {
+      return position[r] - start + 1;
+    }
   };
 
-  HYBRIDSTATE_HD float* output(const Rows& rows, unsigned r) const {
-    return in.out + rows.token(r) * in.out_stride + std::int64_t{rows.head(r)} * D;
+  HYBRIDSTATE_HD std::int64_t place(const Rows& rows, unsigned r) const {
+    if constexpr (S == Splits::side_by_side)
+      return results.at(rows.run.first, in.kv_heads * in.group, rows.head(r), 0);
+    else
+      return rows.token(r) * in.out_stride + std::int64_t{rows.head(r)} * D;
   }
 
   /// One split, of which the rows' queries attend to `count` tokens at most.
@@ -300,27 +309,40 @@ struct Attention {
     const std::byte* const values = keys + in.blocks.strides.value;
     Vector16 next[staged];
     fetch(t, m, keys, 0, next);
+    if constexpr (S == Splits::side_by_side) load_queries(t, m, rows);
     for (unsigned tile = 0; tile < tiles; ++tile) {
       put(t, m, next);
       t.sync();
-      if (tile + 1 < tiles)
-        fetch(t, m, keys, tile + 1, next);
-      else
-        fetch(t, m, values, 0, next);
+      bool const more = tile + 1 < tiles;
+      fetch(t, m, more ? keys : values, more ? tile + 1 : 0, next);
       score(t, m, tile);
       t.sync();
     }
-    exponentiate(t, m, rows, count);
+    exponentiate(t, m, rows.start, count);
 
     float sum[value_rows][4] = {};
     for (unsigned tile = 0; tile < tiles; ++tile) {
       put(t, m, next);
       t.sync();
       if (tile + 1 < tiles) fetch(t, m, values, tile + 1, next);
-      weigh(t, m, rows, count, tile, sum);
+      weigh(t, m, rows.start, count, tile, sum);
       t.sync();
     }
-    finish(t, m, rows, sum);
+    finish(t, m, rows.start, sum);
+  }
+
+  template <class T>
+  HYBRIDSTATE_HD void load_queries(T& t, Shared& m, const Rows& rows) const {
+    for (unsigned i = t.thread(); i < R * quads; i += threads) {
+      unsigned const r = i / quads;
+      m.q[i] = r < rows.count ? t.template load<Vector16>(in.q + rows.token(r) * in.q_stride +
+                                                          rows.head(r) * D + i % quads * 4)
+                              : Vector16{};
+    }
+    if (t.thread() >= R) return;
+    unsigned const r = t.thread();
+    m.position[r] = r < rows.count ? rows.position(r) : -1;
+    m.place[r] = place(rows, r);
   }
 
   template <class T>
@@ -345,36 +367,35 @@ struct Attention {
   template <class T>
   HYBRIDSTATE_HD void score(T& t, Shared& m, unsigned tile) const {
     unsigned const token = t.thread() % Tile::tokens;
-    unsigned const row = t.thread() / Tile::tokens * score_rows;
-    if (row >= R) return;
-    float dot[score_rows];
-    KeyDot<E, D, score_rows>{m.tile, token, m.q + row * quads}(dot);
-    for (unsigned r = 0; r < score_rows; ++r)
-      m.score(row + r, tile * Tile::tokens + token) = numeric::bits_of(dot[r] * in.scale);
+    unsigned const first = t.thread() / Tile::tokens * score_rows;
+    if (first >= R) return;
+    for (unsigned row = first; row < first + score_rows; row += scored) {
+      float dot[scored];
+      KeyDot<E, D, scored>{m.tile, token, m.q + row * quads}(dot);
+      for (unsigned r = 0; r < scored; ++r)
+        m.score(row + r, tile * Tile::tokens + token) = numeric::bits_of(dot[r] * in.scale);
+    }
   }
 
   /// Scores to exponentials relative to the largest, and their sum: a warp a row.
   template <class T>
-  HYBRIDSTATE_HD void exponentiate(T& t, Shared& m, const Rows& rows, std::int32_t count) const {
+  HYBRIDSTATE_HD void exponentiate(T& t, Shared& m, std::int32_t start, std::int32_t count) const {
     constexpr unsigned each = split_tokens / warp_lanes;
     unsigned const lane = t.thread() % warp_lanes;
-    for (unsigned r = t.thread() / warp_lanes; r < rows.count; r += threads / warp_lanes) {
-      std::int32_t const visible = rows.visible(r);
+    for (unsigned r = t.thread() / warp_lanes; r < R; r += threads / warp_lanes) {
+      std::int32_t const visible = m.visible(r, start);
       if (visible <= 0) continue;
       auto const end = static_cast<unsigned>(visible < count ? visible : count);
       float s[each];
       for (unsigned i = 0; i < each; ++i)
         s[i] = i * warp_lanes + lane < end ? numeric::float_of(m.score(r, i * warp_lanes + lane))
                                            : 0.0F;
-      // A NaN is the largest where it comes first, and passed over elsewhere.
-      float largest = lane == 0 ? s[0] : numeric::float_of(0xff800000U);
+      float largest = numeric::float_of(0xff800000U);  // a NaN among scores ends in the sum
       for (unsigned i = 0; i < each; ++i)
         largest = i * warp_lanes + lane < end && largest < s[i] ? s[i] : largest;
       for (unsigned bit = warp_lanes / 2; bit > 0; bit /= 2) {
         float const other = t.shuffle_xor(largest, bit);
-        float const earlier = (lane & bit) != 0 ? other : largest;
-        float const later = (lane & bit) != 0 ? largest : other;
-        largest = earlier < later ? later : earlier;
+        largest = largest < other ? other : largest;
       }
       for (unsigned i = 0; i < each; ++i) {
         unsigned const token = i * warp_lanes + lane;
@@ -383,9 +404,7 @@ struct Attention {
       }
       Softmax const split{largest, halve<each, warp_lanes, 1>(t, s)};
       if (lane != 0) continue;
-      if constexpr (S == Splits::side_by_side)
-        t.store(results.softmax + result(rows, r), split);
-      else if (rows.start == 0)
+      if (S == Splits::side_by_side || start == 0)
         m.softmax[r] = split;
       else
         m.rescale[r] = join(m.softmax[r], split);
@@ -403,33 +422,37 @@ struct Attention {
 
   /// Adds the values of a tile, weighted, to the sums of a thread's chain.
   template <class T>
-  HYBRIDSTATE_HD void weigh(T& t, const Shared& m, const Rows& rows, std::int32_t count,
+  HYBRIDSTATE_HD void weigh(T& t, const Shared& m, std::int32_t start, std::int32_t count,
                             unsigned tile, float (&sum)[value_rows][4]) const {
     Share const at = share(t.thread());
     if (at.row >= R) return;
-    std::int32_t const everyone = rows.visible(0);  // tokens that all rows attend to
+    // Tokens that all rows attend to.
+    std::int32_t const common = S == Splits::in_turn ? m.visible(0, start) : count;
     for (unsigned step = 0; step < Tile::tokens / 16; ++step) {
       unsigned const first = tile * Tile::tokens + step * 16 + at.chain;
-      float p[value_rows][4];
-      for (unsigned r = 0; r < value_rows; ++r)
-        unpack<float>(m.p[at.row + r][at.chain][first / 16], p[r]);
-      for (unsigned k = 0; k < 4; ++k) {
-        auto const token = static_cast<std::int32_t>(first + 4 * k);
-        if (token >= count) break;
-        float value[4];
-        Tile::get(m.tile, step * 16 + 4 * k + at.chain, at.quad, value);
-        for (unsigned r = 0; r < value_rows; ++r) {
-          if constexpr (S == Splits::in_turn)
-            if (token >= everyone && token >= rows.visible(at.row + r)) continue;
-          for (unsigned i = 0; i < 4; ++i) sum[r][i] = numeric::fused(p[r][k], value[i], sum[r][i]);
-        }
+      auto const token = static_cast<std::int32_t>(first);
+      if (token >= count) break;
+      float value[4][4];
+      for (unsigned k = 0; k < 4; ++k)
+        Tile::get(m.tile, step * 16 + k * 4 + at.chain, at.quad, value[k]);
+      for (unsigned r = 0; r < value_rows; ++r) {
+        float p[4];
+        unpack<float>(m.p[at.row + r][at.chain][first / 16], p);
+        std::int32_t const end = token + 12 < common || S == Splits::side_by_side
+                                     ? common
+                                     : m.visible(at.row + r, start);
+        for (unsigned k = 0; k < 4; ++k)
+          if (token + static_cast<std::int32_t>(4 * k) < end)
+            for (unsigned i = 0; i < 4; ++i)
+              sum[r][i] = numeric::fused(p[k], value[k][i], sum[r][i]);
       }
     }
   }
 
   /// The four chains' sums to the split's output: chain 0 + 2 and 1 + 3, then both.
   template <class T>
-  HYBRIDSTATE_HD void finish(T& t, Shared& m, const Rows& rows, float (&sum)[value_rows][4]) const {
+  HYBRIDSTATE_HD void finish(T& t, Shared& m, std::int32_t start,
+                             float (&sum)[value_rows][4]) const {
     Share const at = share(t.thread());
     bool const active = at.row < R;
     auto const slot = [&](unsigned chain, unsigned r) -> Vector16& {
@@ -451,40 +474,37 @@ struct Attention {
     t.sync();
     if (!active || at.chain != 0) return;
     for (unsigned r = 0; r < value_rows; ++r) {
-      if (at.row + r < rows.count && rows.visible(at.row + r) > 0) {
+      if (m.visible(at.row + r, start) > 0) {
         add(slot(1, r), r);
-        leave(t, m, rows, at.row + r, at.quad, sum[r]);
+        leave(t, m, start, at.row + r, at.quad, sum[r]);
       }
     }
   }
 
   /// Four elements of a row's output of the split, to where they go.
   template <class T>
-  HYBRIDSTATE_HD void leave(T& t, Shared& m, const Rows& rows, unsigned r, unsigned quad,
+  HYBRIDSTATE_HD void leave(T& t, Shared& m, std::int32_t start, unsigned r, unsigned quad,
                             float (&sum)[4]) const {
     if constexpr (S == Splits::side_by_side) {
-      t.store(results.output + result(rows, r) * D + quad * 4, packed<float>(sum));
+      std::int64_t const at = m.place[r] + start / tokens;
+      t.store(results.output + at * D + quad * 4, packed<float>(sum));
+      if (quad == 0) t.store(results.softmax + at, m.softmax[r]);
     } else {
       Vector16& kept = m.output[r * quads + quad];
-      if (rows.start > 0) {
+      if (start > 0) {
         float before[4];
         unpack<float>(kept, before);
         Rescale const by = m.rescale[r];
         for (unsigned i = 0; i < 4; ++i)
           sum[i] = numeric::fused(before[i], by.keep, sum[i] * by.take);
       }
-      if (rows.visible(r) > tokens) {
+      if (m.visible(r, start) > tokens) {
         kept = packed<float>(sum);
       } else {
         for (unsigned i = 0; i < 4; ++i) sum[i] = sum[i] / m.softmax[r].denominator;
-        t.store(output(rows, r) + quad * 4, packed<float>(sum));
+        t.store(in.out + m.place[r] + quad * 4, packed<float>(sum));
       }
     }
-  }
-
-  HYBRIDSTATE_HD std::int64_t result(const Rows& rows, unsigned r) const {
-    return results.at(static_cast<std::uint32_t>(rows.token(r)), in.kv_heads * in.group,
-                      rows.head(r), static_cast<std::uint32_t>(rows.start) / split_tokens);
   }
 };
 

@@ -37,9 +37,17 @@ struct CudaThread {
   }
 };
 
+/// CTAs of a kernel that a multiprocessor's registers must have room for: Kernel::least_ctas, where
+/// it says so.
 template <class Kernel>
-__global__ void __launch_bounds__(Kernel::threads) __attribute__((visibility("hidden")))
-run_kernel(const __grid_constant__ Kernel kernel) {
+inline constexpr int least_ctas = 1;
+template <class Kernel>
+  requires requires { Kernel::least_ctas; }
+inline constexpr int least_ctas<Kernel> = Kernel::least_ctas;
+
+template <class Kernel>
+__global__ void __launch_bounds__(Kernel::threads, least_ctas<Kernel>)
+    __attribute__((visibility("hidden"))) run_kernel(const __grid_constant__ Kernel kernel) {
   CudaThread thread;
   kernel(thread);
 }

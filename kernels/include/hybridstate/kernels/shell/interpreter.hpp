@@ -29,8 +29,12 @@ enum class ThreadOrder : std::uint8_t { forward, reverse, shuffled };
 struct Access {
   std::uint64_t cta = 0;
   std::uint32_t thread = 0;
-  std::uint32_t line = 0;   ///< of the body's source
-  std::uint32_t visit = 0;  ///< of the thread to this line, from 0
+  /// Barriers and shuffles that the thread has passed, the line of the body's source, and how many
+  /// accesses of that line came before since then: lanes that skip an access are level with their
+  /// warp again after the next barrier.
+  std::uint32_t phase = 0;
+  std::uint32_t line = 0;
+  std::uint32_t visit = 0;
   const std::byte* address = nullptr;
   std::uint32_t bytes = 0;
   bool write = false;
@@ -65,10 +69,15 @@ class InterpretedThread {
  private:
   friend class Interpreter;
   inline void note(const void* address, std::size_t bytes, bool write, unsigned line);
+  void meet() noexcept {
+    ++phase_;
+    visits_.clear();
+  }
 
   Interpreter* interpreter_ = nullptr;
   unsigned thread_ = 0;
-  Grid block_{};                                                 ///< this CTA's place in the grid
+  Grid block_{};  ///< this CTA's place in the grid
+  std::uint32_t phase_ = 0;
   std::vector<std::pair<std::uint32_t, std::uint32_t>> visits_;  ///< of lines, while recording
 };
 
@@ -95,6 +104,7 @@ class Interpreter {
         InterpretedThread& t = threads_[i];
         t.interpreter_ = this;
         t.thread_ = i;
+        t.phase_ = 0;
         t.visits_.clear();
         t.block_ = {static_cast<std::uint32_t>(cta % grid.x),
                     static_cast<std::uint32_t>(cta / grid.x % grid.y),
@@ -188,8 +198,9 @@ class Interpreter {
     auto visit = std::find_if(t.visits_.begin(), t.visits_.end(),
                               [&](const auto& v) { return v.first == line; });
     if (visit == t.visits_.end()) visit = t.visits_.insert(visit, {line, 0});
-    log_->push_back({cta_, t.thread_, line, visit->second++, static_cast<const std::byte*>(address),
-                     static_cast<std::uint32_t>(bytes), write});
+    log_->push_back({cta_, t.thread_, t.phase_, line, visit->second++,
+                     static_cast<const std::byte*>(address), static_cast<std::uint32_t>(bytes),
+                     write});
   }
   std::string place() const { return "CTA " + std::to_string(cta_); }
 
@@ -205,8 +216,12 @@ class Interpreter {
   std::string fault_;  ///< of a fiber, which cannot throw past its own stack
 };
 
-inline void InterpretedThread::sync() { interpreter_->wait(thread_, Interpreter::At::barrier); }
+inline void InterpretedThread::sync() {
+  meet();
+  interpreter_->wait(thread_, Interpreter::At::barrier);
+}
 inline float InterpretedThread::shuffle_xor(float value, unsigned lane_mask) {
+  meet();
   return interpreter_->exchange(thread_, value, lane_mask);
 }
 inline void InterpretedThread::note(const void* address, std::size_t bytes, bool write,

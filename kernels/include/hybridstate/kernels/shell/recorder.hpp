@@ -182,7 +182,7 @@ Recording record(const Kernel& kernel, const std::vector<Region>& regions) {
   // The accesses of one instruction of a warp: its lanes' visits of the same number to one line.
   std::sort(log.begin(), log.end(), [](const Access& a, const Access& b) {
     auto const key = [](const Access& x) {
-      return std::tuple(x.cta, x.thread / warp_lanes, x.line, x.visit, x.thread);
+      return std::tuple(x.cta, x.thread / warp_lanes, x.phase, x.line, x.visit, x.thread);
     };
     return key(a) < key(b);
   });
@@ -190,7 +190,8 @@ Recording record(const Kernel& kernel, const std::vector<Region>& regions) {
     auto const use = find(log[i]);
     for (end = i; end < log.size() && log[end].cta == log[i].cta &&
                   log[end].thread / warp_lanes == log[i].thread / warp_lanes &&
-                  log[end].line == log[i].line && log[end].visit == log[i].visit;)
+                  log[end].phase == log[i].phase && log[end].line == log[i].line &&
+                  log[end].visit == log[i].visit;)
       ++end;
     if (use == uses.end()) continue;
     use->add_warp(&log[i], &log[i] + (end - i), out.traffic[use->region().name], out.violations);
