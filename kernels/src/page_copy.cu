@@ -5,25 +5,12 @@
 
 HYBRIDSTATE_NAMESPACE_BEGIN
 namespace kernels {
-namespace {
 
-template <class Items>
-cudaError_t launch_copies(const Items& items, cudaStream_t stream) {
-  constexpr std::int64_t most_ctas = 0x7fffffff;
-  if (items.most_bytes < 0) return cudaErrorInvalidValue;
-  if (items.count == 0 || items.most_bytes == 0) return cudaSuccess;
-  if (items.most_bytes > most_ctas / items.count * PageCopy<Items>::tile_bytes)
-    return cudaErrorInvalidValue;
-  return launch(PageCopy<Items>{items}, stream);
+cudaError_t launch_page_copy(const CopyList& job, cudaStream_t stream) {
+  return launch_job(job, stream);
 }
-
-}  // namespace
-
-cudaError_t launch_page_copy(const CopyList& items, cudaStream_t stream) {
-  return launch_copies(items, stream);
-}
-cudaError_t launch_page_copy(const CopyPages& items, cudaStream_t stream) {
-  return launch_copies(items, stream);
+cudaError_t launch_page_copy(const CopyPages& job, cudaStream_t stream) {
+  return launch_job(job, stream);
 }
 
 }  // namespace kernels

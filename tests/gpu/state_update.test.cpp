@@ -60,7 +60,7 @@ struct DeviceCase {
   OnDevice<std::int32_t> source, destination, checkpoint;
 };
 
-StateType type_of(const StateCase& c) { return c.bf16 ? StateType::bf16 : StateType::f32; }
+ElementType type_of(const StateCase& c) { return c.bf16 ? ElementType::bf16 : ElementType::f32; }
 Carry carry_of(const StateCase& c) { return c.bf16 ? Carry::bf16_per_token : Carry::fp32; }
 
 }  // namespace

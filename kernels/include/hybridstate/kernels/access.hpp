@@ -6,14 +6,6 @@
 
 // Neighbouring elements in the widest accesses that their number allows.
 
-// In front of a loop over a local array whose body nvcc finds too long to unroll by itself: the
-// array would lie in memory.
-#if defined(__CUDA_ARCH__)
-#define HYBRIDSTATE_UNROLL _Pragma("unroll")
-#else
-#define HYBRIDSTATE_UNROLL
-#endif
-
 HYBRIDSTATE_NAMESPACE_BEGIN
 namespace kernels {
 

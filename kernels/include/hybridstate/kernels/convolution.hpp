@@ -3,7 +3,7 @@
 #pragma once
 
 #include <hybridstate/device/conv_lines.hpp>
-#include <hybridstate/kernels/access.hpp>
+#include <hybridstate/kernels/job.hpp>
 
 // The causal convolution with SiLU over states in tap-major lines:
 // y[t][c] = silu(bias[c] + sum over i of weights[i][c] * x[t - (width - 1) + i][c]). Inputs are
@@ -244,6 +244,53 @@ struct ConvolutionPrefill : ConvolutionRuns {
     }
   }
 };
+
+/// With states of a type that is known at run time only.
+struct ConvolutionStepJob : ConvolutionStep {
+  ElementType type = ElementType::bf16;  ///< of the states
+};
+struct ConvolutionRunsJob : ConvolutionRuns {
+  ElementType type = ElementType::bf16;
+};
+
+namespace detail {
+inline bool line_vectors(const ConvLines& lines) noexcept {
+  return vectors(lines.base, lines.line_stride, lines.part_bytes);
+}
+template <template <class, unsigned> class Kernel, class Job, class Run>
+bool with_convolution(const Job& job, bool states_in_vectors, Run&& run) {
+  if (job.width < 2 || job.width > most_taps || job.sequences > most_grid_y) return false;
+  bool const in_vectors =
+      states_in_vectors &&
+      row_vectors(Rows<const float>{job.x, job.x_stride}, Rows<float>{job.y, job.y_stride}) &&
+      vectors(job.weights, job.bias, job.channels * bytes_of(job.type));
+  return with_element(job.type, [&]<class E>() {
+    if (in_vectors)
+      run(Kernel<E, per_vector<E>>{job});
+    else
+      run(Kernel<E, 1>{job});
+    return true;
+  });
+}
+}  // namespace detail
+
+/// False: a width other than 2 to 4, or more than 65535 sequences or tiles of 64 tokens of a
+/// sequence.
+template <class Run>
+bool with_kernel(const ConvolutionStepJob& job, Run&& run) {
+  bool const states_in_vectors = detail::line_vectors(job.source) &&
+                                 detail::line_vectors(job.destination) &&
+                                 detail::line_vectors(job.checkpoint);
+  return detail::with_convolution<ConvolutionUpdate>(job, states_in_vectors, run);
+}
+template <class Run>
+bool with_kernel(const ConvolutionRunsJob& job, Run&& run) {
+  constexpr std::uint32_t tile = ConvolutionPrefill<float, 1>::tile_tokens;
+  if (quotient_up(job.most_tokens, tile) > detail::most_grid_y) return false;
+  bool const states_in_vectors =
+      detail::line_vectors(job.source) && detail::line_vectors(job.stores);
+  return detail::with_convolution<ConvolutionPrefill>(job, states_in_vectors, run);
+}
 
 }  // namespace kernels
 HYBRIDSTATE_NAMESPACE_END

@@ -7,7 +7,8 @@
 
 // What kernels read and write: elements of a storage type, sixteen bytes at a time.
 
-// In front of loops over a thread's registers: an array that is indexed by a loop lives in memory.
+// In front of loops over a thread's registers, which nvcc may find too long to unroll by itself: an
+// array that is indexed by a loop lives in memory.
 #if defined(__CUDA_ARCH__)
 #define HYBRIDSTATE_UNROLL _Pragma("unroll")
 #else
@@ -25,6 +26,11 @@ struct Bf16 {
 
 /// A storage type where it is chosen at run time.
 enum class ElementType : std::uint8_t { f32, bf16 };
+
+/// Of one element.
+constexpr std::int64_t bytes_of(ElementType type) noexcept {
+  return type == ElementType::bf16 ? 2 : 4;
+}
 
 /// Sixteen bytes in one access.
 struct alignas(16) Vector16 {

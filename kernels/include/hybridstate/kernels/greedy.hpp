@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <hybridstate/kernels/access.hpp>
+#include <hybridstate/kernels/job.hpp>
 
 // The largest logit of each row, the lowest id among equals, exactly as the CPU sampler finds it: a
 // NaN never wins, unless it stands first. Draws with a temperature stay on the host, which sums
@@ -123,6 +123,18 @@ struct GreedyChoice : GreedyRows {
     if (t.thread() == 0) t.store(ids + t.block_x(), best.id);
   }
 };
+
+/// Two kernels. False: no logits, 2^31 of them or more, or more than 65535 rows.
+template <class Run>
+bool with_kernel(const GreedyRows& job, Run&& run) {
+  if (job.n == 0 || job.n > detail::most_grid_x || job.rows > detail::most_grid_y) return false;
+  if (job.n % 4 == 0 && detail::row_vectors(job.logits))
+    run(GreedyChunks<true>{job});
+  else
+    run(GreedyChunks<false>{job});
+  run(GreedyChoice{job});
+  return true;
+}
 
 }  // namespace kernels
 HYBRIDSTATE_NAMESPACE_END

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <cstddef>
-#include <hybridstate/kernels/thread.hpp>
+#include <hybridstate/kernels/job.hpp>
 
 HYBRIDSTATE_NAMESPACE_BEGIN
 namespace kernels {
@@ -126,6 +126,19 @@ struct PageCopy {
     if (i < bytes - tail) t.store(to + tail + i, t.template load<std::uint8_t>(from + tail + i));
   }
 };
+
+/// False: negative bytes, or more than 2^31 - 1 tiles of 32 KiB.
+template <class Items, class Run>
+  requires std::same_as<Items, CopyList> || std::same_as<Items, CopyPages>
+bool with_kernel(const Items& items, Run&& run) {
+  constexpr auto most_ctas = static_cast<std::int64_t>(detail::most_grid_x);
+  if (items.most_bytes < 0 ||
+      (items.count != 0 &&
+       items.most_bytes > most_ctas / items.count * PageCopy<Items>::tile_bytes))
+    return false;
+  run(PageCopy<Items>{items});
+  return true;
+}
 
 }  // namespace kernels
 HYBRIDSTATE_NAMESPACE_END

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <hybridstate/device/attention_blocks.hpp>
-#include <hybridstate/kernels/access.hpp>
+#include <hybridstate/kernels/job.hpp>
 
 HYBRIDSTATE_NAMESPACE_BEGIN
 namespace kernels {
@@ -103,6 +103,31 @@ struct RotateAndStore : RotatedRows {
     }
   }
 };
+
+/// With keys and values of a type that is known at run time only.
+struct RotationJob : RotatedRows {
+  ElementType type = ElementType::bf16;
+};
+
+/// False: an odd head_dim, or more CTAs than a launch takes.
+template <class Run>
+bool with_kernel(const RotationJob& job, Run&& run) {
+  std::uint64_t const pairs =
+      (std::uint64_t{job.heads} + 2 * std::uint64_t{job.kv_heads}) * (job.head_dim / 2);
+  if (job.head_dim % 2 != 0 || job.tokens * pairs > detail::most_grid_x) return false;
+  AttentionBlocks const& units = job.to.blocks;
+  bool const in_vectors =
+      job.head_dim % 8 == 0 && detail::row_vectors(job.q, job.q_out, job.k, job.v) &&
+      detail::vectors(job.cosines, job.sines, units.base, units.unit_stride, units.strides.token,
+                      units.strides.head, units.strides.value);
+  return detail::with_element(job.type, [&]<class E>() {
+    if (in_vectors)
+      run(RotateAndStore<E, 4>{job});
+    else
+      run(RotateAndStore<E, 1>{job});
+    return true;
+  });
+}
 
 }  // namespace kernels
 HYBRIDSTATE_NAMESPACE_END

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <hybridstate/kernels/access.hpp>
+#include <hybridstate/kernels/job.hpp>
 #include <hybridstate/kernels/reduce.hpp>
 
 // What a layer does to each token's row by itself: norms and steps element by element, to the bits
@@ -286,6 +286,98 @@ struct Add : AddRows {
     store_four<float, Vectors>(t, h.row(row), k, n, sum);
   }
 };
+
+// --- jobs -------------------------------------------------------------------------------------
+
+/// With an output, or a table, of a type that is known at run time only.
+struct RmsNormJob : RmsNormRows {
+  ElementType type = ElementType::f32;
+};
+struct GatedNormJob : GatedNormRows {
+  ElementType type = ElementType::f32;
+};
+struct EmbeddingJob : EmbeddingRows {
+  ElementType type = ElementType::bf16;
+};
+struct SiluProductJob : SiluProductRows {
+  ElementType type = ElementType::f32;
+};
+
+namespace detail {
+template <class E, bool Vectors>
+using EachEmbedding = EachFour<Embedding<E, Vectors>>;
+template <class E, bool Vectors>
+using EachSiluProduct = EachFour<SiluProduct<E, Vectors>>;
+
+template <template <class, bool> class Kernel, class Job, class Run>
+bool with_rows(const Job& job, bool in_vectors, Run&& run) {
+  return with_element(job.type, [&]<class E>() {
+    if (in_vectors)
+      run(Kernel<E, true>{job});
+    else
+      run(Kernel<E, false>{job});
+    return true;
+  });
+}
+template <class Job>
+bool too_many_fours(const Job& job) noexcept {
+  return std::uint64_t{job.rows} * quotient_up(job.n, 512U) > most_grid_x;
+}
+}  // namespace detail
+
+// False: a width that is not a multiple of its groups, or more CTAs than a launch takes (2^31 - 1;
+// 65535 groups).
+
+template <class Run>
+bool with_kernel(const RmsNormJob& job, Run&& run) {
+  if (job.rows > detail::most_grid_x) return false;
+  bool const in_vectors = job.n % 4 == 0 && detail::row_vectors(job.h, job.a, job.b, job.sum) &&
+                          detail::row_vectors(job.out, job.out_stride, job.type) &&
+                          detail::vectors(job.weight);
+  return detail::with_rows<RmsNorm>(job, in_vectors, run);
+}
+template <class Run>
+bool with_kernel(const GatedNormJob& job, Run&& run) {
+  if (job.rows > detail::most_grid_x || job.groups == 0 || job.groups > detail::most_grid_y ||
+      job.width % job.groups != 0)
+    return false;
+  bool const in_vectors = job.width / job.groups % 4 == 0 && detail::row_vectors(job.y, job.z) &&
+                          detail::row_vectors(job.out, job.out_stride, job.type) &&
+                          detail::vectors(job.weight);
+  return detail::with_rows<GatedNorm>(job, in_vectors, run);
+}
+template <class Run>
+bool with_kernel(const EmbeddingJob& job, Run&& run) {
+  if (detail::too_many_fours(job)) return false;
+  bool const in_vectors =
+      job.n % 4 == 0 && detail::row_vectors(job.out) && detail::vectors(job.table);
+  return detail::with_rows<detail::EachEmbedding>(job, in_vectors, run);
+}
+template <class Run>
+bool with_kernel(const SiluProductJob& job, Run&& run) {
+  if (detail::too_many_fours(job)) return false;
+  bool const in_vectors = job.n % 4 == 0 && detail::row_vectors(job.gate, job.up) &&
+                          detail::row_vectors(job.out, job.out_stride, job.type);
+  return detail::with_rows<detail::EachSiluProduct>(job, in_vectors, run);
+}
+template <class Run>
+bool with_kernel(const ScaleRows& job, Run&& run) {
+  if (detail::too_many_fours(job)) return false;
+  if (job.n % 4 == 0 && detail::row_vectors(job.x) && detail::vectors(job.bias, job.factors))
+    run(EachFour<Scale<true>>{job});
+  else
+    run(EachFour<Scale<false>>{job});
+  return true;
+}
+template <class Run>
+bool with_kernel(const AddRows& job, Run&& run) {
+  if (detail::too_many_fours(job)) return false;
+  if (job.n % 4 == 0 && detail::row_vectors(job.h, job.a, job.b))
+    run(EachFour<Add<true>>{job});
+  else
+    run(EachFour<Add<false>>{job});
+  return true;
+}
 
 }  // namespace kernels
 HYBRIDSTATE_NAMESPACE_END

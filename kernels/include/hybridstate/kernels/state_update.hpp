@@ -5,6 +5,7 @@
 #include <concepts>
 #include <cstddef>
 #include <hybridstate/device/ssm_pages.hpp>
+#include <hybridstate/kernels/job.hpp>
 #include <hybridstate/kernels/reduce.hpp>
 
 HYBRIDSTATE_NAMESPACE_BEGIN
@@ -407,17 +408,14 @@ struct StateScan {
   }
 };
 
-/// Element type of stored states.
-enum class StateType : std::uint8_t { bf16, f32 };
-
 /// A decode step over member pages whose shape is known at run time only.
 struct StateUpdateJob {
   RecurrenceInputs in{};
   SsmPages<> source{}, destination{};
   SsmPages<> checkpoint{};  ///< null pages: none
   std::uint32_t sequences = 0;
-  std::uint32_t state = 0;  ///< elements of a row
-  StateType type = StateType::bf16;
+  std::uint32_t state = 0;               ///< elements of a row
+  ElementType type = ElementType::bf16;  ///< of the states
 };
 /// Runs of tokens over member pages whose shape is known at run time only.
 struct StateScanJob {
@@ -426,19 +424,15 @@ struct StateScanJob {
   SsmPages<> source{};
   KeptStates<> kept{};
   std::uint32_t state = 0;
-  StateType type = StateType::bf16;  ///< BF16: rounded after every token
+  ElementType type = ElementType::bf16;  ///< BF16: rounded after every token
 };
 
 namespace detail {
-inline bool aligned(const void* p) noexcept {
-  return reinterpret_cast<std::uintptr_t>(p) % 16 == 0;
-}
 inline bool vector_states(const SsmPages<>& s) noexcept {
-  return s.map.heads_per_page != 0 && s.map.head_bytes % 16 == 0 && s.page_stride % 16 == 0 &&
-         aligned(s.base);
+  return s.map.heads_per_page != 0 && vectors(s.map.head_bytes, s.page_stride, s.base);
 }
 inline bool vector_inputs(const RecurrenceInputs& in) noexcept {
-  return aligned(in.b) && aligned(in.c) && in.stride % 4 == 0;
+  return vectors(in.b, in.c) && in.stride % 4 == 0;
 }
 }  // namespace detail
 
@@ -453,7 +447,7 @@ bool with_kernel(const StateScanJob& job, Run&& run) {
     return false;
   auto const as = [&]<class Row>() {
     run(StateScan<Row>{job.in, job.runs, job.source, job.kept, job.state,
-                       job.type == StateType::bf16});
+                       job.type == ElementType::bf16});
     return true;
   };
   auto const with_elements = [&]<class E>() {
@@ -466,8 +460,7 @@ bool with_kernel(const StateScanJob& job, Run&& run) {
     if (job.state <= 256) return as.template operator()<StridedRow<E, 256>>();
     return as.template operator()<StridedRow<E, max_state_elements>>();
   };
-  return job.type == StateType::bf16 ? with_elements.template operator()<Bf16>()
-                                     : with_elements.template operator()<float>();
+  return detail::with_element(job.type, with_elements);
 }
 /// The same for a decode step; false also for shapes that StateUpdate does not take, which
 /// StateScanJob does.
@@ -491,8 +484,7 @@ bool with_kernel(const StateUpdateJob& job, Run&& run) {
     if (job.state == 128) return as.template operator()<E, 128>();
     return job.state == 256 && as.template operator()<E, 256>();
   };
-  return job.type == StateType::bf16 ? with_elements.template operator()<Bf16>()
-                                     : with_elements.template operator()<float>();
+  return detail::with_element(job.type, with_elements);
 }
 
 }  // namespace kernels

@@ -6,16 +6,17 @@
 
 #include <hybridstate/kernels/convolution.hpp>
 
+// Launchers queue on the stream and return: they neither wait nor allocate. Every pointer of a job
+// is device memory. cudaErrorInvalidValue: with_kernel() refuses the job; nothing was queued.
+
 HYBRIDSTATE_NAMESPACE_BEGIN
 namespace kernels {
 
-/// Queues the convolution of a batch whose states have elements of type `state`. All pointers are
-/// device memory, the tables of lines too. Sixteen-byte accesses where all addresses, strides and
-/// parts are multiples of 16 bytes and channels of 16 bytes of the state, single elements
-/// elsewhere. Neither waits nor allocates. cudaErrorInvalidValue: a width other than 2 to 4, or
-/// more than 65535 sequences or tiles of 64 tokens of a sequence.
-cudaError_t launch_convolution(const ConvolutionStep& step, ElementType state, cudaStream_t stream);
-cudaError_t launch_convolution(const ConvolutionRuns& runs, ElementType state, cudaStream_t stream);
+/// Sixteen-byte accesses where all addresses, strides and parts are multiples of 16 bytes and
+/// channels of 16 bytes of the state, single elements elsewhere. The tables of lines are device
+/// memory too.
+cudaError_t launch_convolution(const ConvolutionStepJob& job, cudaStream_t stream);
+cudaError_t launch_convolution(const ConvolutionRunsJob& job, cudaStream_t stream);
 
 }  // namespace kernels
 HYBRIDSTATE_NAMESPACE_END

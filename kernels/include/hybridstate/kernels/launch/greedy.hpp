@@ -6,13 +6,15 @@
 
 #include <hybridstate/kernels/greedy.hpp>
 
+// Launchers queue on the stream and return: they neither wait nor allocate. Every pointer of a job
+// is device memory. cudaErrorInvalidValue: with_kernel() refuses the job; nothing was queued.
+
 HYBRIDSTATE_NAMESPACE_BEGIN
 namespace kernels {
 
-/// Queues the two launches of the greedy choice; all pointers are device memory. Sixteen-byte
-/// accesses where rows begin at multiples of 16 bytes and n is a multiple of 4. Neither waits nor
-/// allocates. cudaErrorInvalidValue: no logits, 2^31 of them or more, or more than 65535 rows.
-cudaError_t launch_greedy(const GreedyRows& rows, cudaStream_t stream);
+/// Two launches. Sixteen-byte accesses where rows begin at multiples of 16 bytes and n is a
+/// multiple of 4.
+cudaError_t launch_greedy(const GreedyRows& job, cudaStream_t stream);
 
 }  // namespace kernels
 HYBRIDSTATE_NAMESPACE_END

@@ -6,13 +6,14 @@
 
 #include <hybridstate/kernels/page_copy.hpp>
 
+// Launchers queue on the stream and return: they neither wait nor allocate. Every pointer of a job
+// is device memory. cudaErrorInvalidValue: with_kernel() refuses the job; nothing was queued.
+
 HYBRIDSTATE_NAMESPACE_BEGIN
 namespace kernels {
 
-/// Queues the copies; the list or the tables lie in device memory. Neither waits nor allocates.
-/// cudaErrorInvalidValue: negative bytes, or more than 2^31 - 1 tiles of 32 KiB.
-cudaError_t launch_page_copy(const CopyList& items, cudaStream_t stream);
-cudaError_t launch_page_copy(const CopyPages& items, cudaStream_t stream);
+cudaError_t launch_page_copy(const CopyList& job, cudaStream_t stream);
+cudaError_t launch_page_copy(const CopyPages& job, cudaStream_t stream);
 
 }  // namespace kernels
 HYBRIDSTATE_NAMESPACE_END

@@ -6,20 +6,21 @@
 
 #include <hybridstate/kernels/rows.hpp>
 
+// Launchers queue on the stream and return: they neither wait nor allocate. Every pointer of a job
+// is device memory. cudaErrorInvalidValue: with_kernel() refuses the job; nothing was queued.
+
 HYBRIDSTATE_NAMESPACE_BEGIN
 namespace kernels {
 
-// Each queues one step over all rows; all pointers are device memory. Sixteen-byte accesses where
-// rows and per-element arguments begin at multiples of 16 bytes and have whole groups of four
-// elements, single elements elsewhere. None waits or allocates. cudaErrorInvalidValue: a width that
-// is not a multiple of its groups, or more CTAs than a launch takes (2^31 - 1; 65535 groups).
+// Sixteen-byte accesses where rows and per-element arguments begin at multiples of 16 bytes and
+// have whole groups of four elements, single elements elsewhere.
 
-cudaError_t launch_rms_norm(const RmsNormRows& rows, ElementType out, cudaStream_t stream);
-cudaError_t launch_gated_norm(const GatedNormRows& rows, ElementType out, cudaStream_t stream);
-cudaError_t launch_silu_product(const SiluProductRows& rows, ElementType out, cudaStream_t stream);
-cudaError_t launch_embedding(const EmbeddingRows& rows, ElementType table, cudaStream_t stream);
-cudaError_t launch_scale(const ScaleRows& rows, cudaStream_t stream);
-cudaError_t launch_add(const AddRows& rows, cudaStream_t stream);
+cudaError_t launch_rms_norm(const RmsNormJob& job, cudaStream_t stream);
+cudaError_t launch_gated_norm(const GatedNormJob& job, cudaStream_t stream);
+cudaError_t launch_silu_product(const SiluProductJob& job, cudaStream_t stream);
+cudaError_t launch_embedding(const EmbeddingJob& job, cudaStream_t stream);
+cudaError_t launch_scale(const ScaleRows& job, cudaStream_t stream);
+cudaError_t launch_add(const AddRows& job, cudaStream_t stream);
 
 }  // namespace kernels
 HYBRIDSTATE_NAMESPACE_END

@@ -62,12 +62,14 @@ cudaError_t launch(const Kernel& kernel, cudaStream_t stream) {
                           &argument, 0, stream);
 }
 
-/// The same for a job whose kernel with_kernel() picks.
+/// The same for the kernels of a job; cudaErrorInvalidValue if there are none (job.hpp).
 template <class Job>
 cudaError_t launch_job(const Job& job, cudaStream_t stream) {
-  cudaError_t status = cudaErrorInvalidValue;
-  with_kernel(job, [&](const auto& kernel) { status = launch(kernel, stream); });
-  return status;
+  cudaError_t status = cudaSuccess;
+  bool const taken = with_kernel(job, [&](const auto& kernel) {
+    if (status == cudaSuccess) status = launch(kernel, stream);
+  });
+  return taken ? status : cudaErrorInvalidValue;
 }
 
 }  // namespace kernels
