@@ -10,6 +10,7 @@
 
 #include "executor/cpu/sampling.hpp"
 #include "kernels/recording.hpp"
+#include "test_scale.hpp"
 
 using namespace hybridstate;
 using namespace hybridstate::kernels;
@@ -67,8 +68,8 @@ TEST_CASE("the greedy choice is the CPU sampler's, ties and NaNs included") {
   constexpr float infinity = std::numeric_limits<float>::infinity();
   constexpr float nan = std::numeric_limits<float>::quiet_NaN();
   std::mt19937_64 random(7);
-  for (std::uint32_t const n : {1U, 2U, 5U, 8191U, 8192U, 8196U, 8193U, 40'000U})
-    for (int round = 0; round < 3; ++round) {
+  for (std::uint32_t const n : {1U, 5U, 8191U, 8192U, 8196U, 20'001U})
+    for (int round = test_scale() < 0.5 ? 2 : 0; round < 3; ++round) {
       CAPTURE(n);
       GreedyCase c(8, n, 4 - n % 4);
       for (float& f : c.logits)  // few values: many ties

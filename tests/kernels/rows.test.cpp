@@ -9,6 +9,7 @@
 #include "executor/cpu/kernels.hpp"
 #include "kernels/recording.hpp"
 #include "math/deterministic.hpp"
+#include "test_scale.hpp"
 
 using namespace hybridstate;
 using namespace hybridstate::kernels;
@@ -258,9 +259,10 @@ void check_all(std::uint32_t n, std::uint64_t seed) {
 TEST_CASE("the steps of a token's row compute the CPU executor's bits") {
   std::uint64_t seed = 1;
   for (std::uint32_t const n : widths) {
+    if (++seed % 2 == 0 && test_scale() < 0.5) continue;
     CAPTURE(n);
-    check_all<false>(n, ++seed);
-    if (n % 4 == 0) check_all<true>(n, ++seed);
+    check_all<false>(n, seed);
+    if (n % 4 == 0) check_all<true>(n, seed + 100);
   }
 }
 
