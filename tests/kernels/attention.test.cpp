@@ -196,17 +196,16 @@ void check_against_cpu(AttentionCase c) {
   }
 }
 
-/// Random shapes; `queries`: the longest run.
-template <class E, unsigned D, unsigned R, Splits S>
-void check_random(std::uint64_t seed, std::uint32_t queries = 1) {
-  CAPTURE(seed);
+/// Random sequences and groups of at most `most_group` heads; `queries`: the longest run.
+AttentionCase random_case(std::uint64_t seed, bool bf16, std::uint32_t dim,
+                          std::uint32_t most_group, std::uint32_t queries) {
   std::mt19937_64 random(seed);
   auto const up_to = [&](std::uint32_t n) { return static_cast<std::uint32_t>(random() % n); };
   constexpr std::int32_t ends[] = {1, 2, 3, 63, 64, 65, 255, 256, 257, 511, 512, 513, 700, 1000};
   AttentionCase c;
-  c.bf16 = sizeof(E) == 2;
-  c.dim = D;
-  c.group = 1 + up_to(R + 3);
+  c.bf16 = bf16;
+  c.dim = dim;
+  c.group = 1 + up_to(most_group);
   c.kv_heads = 1 + up_to(2);
   constexpr std::uint32_t blocks[] = {16, 512, 24, 1};
   c.block_tokens = blocks[up_to(4)];
@@ -219,7 +218,13 @@ void check_random(std::uint64_t seed, std::uint32_t queries = 1) {
   if (up_to(3) == 0) c.value_scale = 1e-38F;  // products of subnormal size: -0 is not +0
   c.draw(seed);
   if (up_to(2) == 0) c.pad(up_to(c.batch()), up_to(3));
-  check_against_cpu<E, D, R, S>(c);
+  return c;
+}
+
+template <class E, unsigned D, unsigned R, Splits S>
+void check_random(std::uint64_t seed, std::uint32_t queries = 1) {
+  CAPTURE(seed);
+  check_against_cpu<E, D, R, S>(random_case(seed, sizeof(E) == 2, D, R + 3, queries));
 }
 
 /// What a launch may touch. `tokens`: of all sequences, what they attend to.
@@ -266,6 +271,30 @@ TEST_CASE("runs of queries get the bits that each query gets alone") {
     check_random<Bf16, 80, 8, Splits::in_turn>(seed, 9);
     check_random<float, 64, 8, Splits::in_turn>(seed, 9);
   }
+}
+
+TEST_CASE("heads of any width get the same bits, alone and in runs") {
+  std::uint64_t seed = 0;
+  for (std::uint32_t dim : {1U, 8U, 24U, 80U, 100U, 300U, 512U})
+    for (bool bf16 : {true, false}) {
+      CAPTURE(dim);
+      ++seed;
+      AttentionCase const c = random_case(seed, bf16, dim, 3, seed % 2 == 0 ? 1 : 4);
+      AttentionCase want = c;
+      want.run_on_cpu();
+      for (ThreadOrder order :
+           {ThreadOrder::forward, ThreadOrder::reverse, ThreadOrder::shuffled}) {
+        AttentionCase got = c;
+        AttentionJob job;
+        job.batch = got.inputs();
+        job.type = bf16 ? ElementType::bf16 : ElementType::f32;
+        job.head_dim = dim;
+        job.most_queries = 4;
+        CHECK(with_kernel(job, [&](const auto& kernel) { Interpreter(order).run(kernel); }));
+        CHECK(same_bits(got.out, want.out));
+      }
+    }
+  CHECK_FALSE(with_kernel(AttentionJob{}, [](const auto&) {}));
 }
 
 TEST_CASE("runs across the ends of splits and units") {

@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <hybridstate/device/attention_blocks.hpp>
+#include <hybridstate/kernels/job.hpp>
 #include <hybridstate/kernels/reduce.hpp>
 
 // Attention over keys and values in units of a pool, grouped queries, in the order of the numeric
@@ -564,6 +566,221 @@ struct JoinSplits {
     t.store(out, packed<float>(sum));
   }
 };
+
+/// The same for heads of any width up to 512 and any alignment, a query head of a query a CTA:
+/// for small models.
+template <class E>
+struct AttentionAny {
+  static constexpr unsigned threads = 128;
+  static constexpr unsigned most_dim = 512;
+
+  AttentionBatch in{};
+  std::uint32_t head_dim = 0;
+  std::uint32_t most_queries = 1;
+
+  HYBRIDSTATE_HD constexpr Grid grid() const noexcept {
+    return {in.kv_heads * in.group, most_queries, in.sequences};
+  }
+
+  template <cta_thread T>
+  HYBRIDSTATE_HD void operator()(T& t) const {
+    QueryRun const run = query_run(t, in, t.block_z());
+    if (t.block_y() >= run.queries) return;
+    std::int64_t const token = run.first + t.block_y();
+    std::int64_t const at = std::int64_t{t.block_x()} * head_dim;
+    float* const out = in.out + token * in.out_stride + at;
+    if (run.row < 0) {
+      for (unsigned e = t.thread(); e < head_dim; e += threads) t.store(out + e, 0.0F);
+      return;
+    }
+    struct Shared {
+      float p[split_tokens];
+    };
+    auto& p = t.template shared<Shared>().p;
+    auto const head = static_cast<std::int32_t>(t.block_x() / in.group);
+    std::int32_t const tokens = run.position + static_cast<std::int32_t>(t.block_y()) + 1;
+    constexpr unsigned held = most_dim / warp_lanes;
+    float q[held];
+    const float* const from = in.q + token * in.q_stride + at;
+    HYBRIDSTATE_UNROLL
+    for (unsigned i = 0; i < held; ++i) q[i] = element<float>(t, from, i * warp_lanes + lane(t));
+
+    Softmax total{};
+    float sum[own] = {};
+    for (std::int32_t start = 0; start < tokens; start += static_cast<int>(split_tokens)) {
+      std::uint32_t const left = static_cast<std::uint32_t>(tokens - start);
+      std::uint32_t const count = left < split_tokens ? left : split_tokens;
+      score(t, p, q, run.row, head, start, count);
+      t.sync();
+      Softmax const next = exponentiate(t, p, count);
+      Rescale by{};
+      if (start == 0)
+        total = next;
+      else
+        by = join(total, next);
+      HYBRIDSTATE_UNROLL
+      for (unsigned i = 0; i < own; ++i) {
+        float const weighed = weigh(t, p, run.row, head, start, count, i * threads + t.thread());
+        sum[i] = start == 0 ? weighed : numeric::fused(sum[i], by.keep, weighed * by.take);
+      }
+      t.sync();
+    }
+    HYBRIDSTATE_UNROLL
+    for (unsigned i = 0; i < own; ++i)
+      if (i * threads + t.thread() < head_dim)
+        t.store(out + i * threads + t.thread(), sum[i] / total.denominator);
+  }
+
+ private:
+  static constexpr unsigned own = most_dim / threads;  ///< elements of the output of a thread
+
+  template <class T>
+  HYBRIDSTATE_HD static unsigned lane(T& t) {
+    return t.thread() % warp_lanes;
+  }
+  /// Zero past the head's end, and of an absent unit.
+  template <class Stored, class T>
+  HYBRIDSTATE_HD float element(T& t, const void* row, unsigned e) const {
+    if (row == nullptr || e >= head_dim) return 0.0F;
+    return to_float(t.template load<Stored>(static_cast<const Stored*>(row) + e));
+  }
+  /// A warp a token.
+  template <class T>
+  HYBRIDSTATE_HD void score(T& t, float* p, const float (&q)[most_dim / warp_lanes],
+                            std::int32_t row, std::int32_t head, std::int32_t start,
+                            std::uint32_t count) const {
+    for (unsigned i = t.thread() / warp_lanes; i < count; i += threads / warp_lanes) {
+      const void* const key = in.blocks.addr_key(row, head, start + static_cast<std::int32_t>(i));
+      float k[most_dim / warp_lanes];
+      HYBRIDSTATE_UNROLL
+      for (unsigned e = 0; e < most_dim / warp_lanes; ++e)
+        k[e] = element<E>(t, key, e * warp_lanes + lane(t));
+      float const dot = strided_dot(t, head_dim, q, k);
+      if (lane(t) == 0) p[i] = dot * in.scale;
+    }
+  }
+  /// Scores to exponentials; a NaN is the largest where it comes first.
+  template <class T>
+  HYBRIDSTATE_HD Softmax exponentiate(T& t, float* p, std::uint32_t count) const {
+    float largest = p[0];
+    for (unsigned i = 1; i < count; ++i) largest = largest < p[i] ? p[i] : largest;
+    t.sync();
+    for (unsigned i = t.thread(); i < split_tokens; i += threads)
+      p[i] = i < count ? numeric::exp(p[i] - largest) : 0.0F;
+    t.sync();
+    float chain[split_tokens / warp_lanes];
+    HYBRIDSTATE_UNROLL
+    for (unsigned i = 0; i < split_tokens / warp_lanes; ++i) chain[i] = p[i * warp_lanes + lane(t)];
+    return {largest, halve<split_tokens / warp_lanes, warp_lanes, 1>(t, chain)};
+  }
+  /// One element of the split's output: chains of every fourth token.
+  template <class T>
+  HYBRIDSTATE_HD float weigh(T& t, const float* p, std::int32_t row, std::int32_t head,
+                             std::int32_t start, std::uint32_t count, unsigned e) const {
+    float chain[4] = {};
+    if (e >= head_dim) return 0.0F;
+    for (unsigned base = 0; base < count; base += 4) {
+      HYBRIDSTATE_UNROLL
+      for (unsigned i = 0; i < 4; ++i) {
+        if (base + i >= count) break;
+        const void* const value =
+            in.blocks.addr_value(row, head, start + static_cast<std::int32_t>(base + i));
+        chain[i] = numeric::fused(p[base + i], element<E>(t, value, e), chain[i]);
+      }
+    }
+    return (chain[0] + chain[2]) + (chain[1] + chain[3]);
+  }
+};
+
+/// Attention whose head width and storage type are known at run time only.
+struct AttentionJob {
+  AttentionBatch batch{};
+  ElementType type = ElementType::bf16;  ///< of keys and values
+  std::uint32_t head_dim = 0;            ///< up to 512; 64, 80, 128 and 256 in vector accesses
+  std::uint32_t most_queries = 1;        ///< of any sequence; further ones are left out
+  /// Where splits go that are computed side by side, which keeps a GPU busy with few sequences;
+  /// one query per sequence then, and a head_dim in vector accesses. Null: in turn, with less
+  /// traffic. The same bits.
+  SplitResults results{};
+};
+
+/// Bytes of the memory that split_results() lays out.
+constexpr std::size_t split_results_bytes(std::uint32_t sequences, std::uint32_t query_heads,
+                                          std::uint32_t head_dim, std::uint32_t splits) noexcept {
+  return std::size_t{sequences} * query_heads * splits *
+         (sizeof(Softmax) + head_dim * sizeof(float));
+}
+/// In memory at a multiple of 16 bytes.
+inline SplitResults split_results(void* memory, std::uint32_t sequences, std::uint32_t query_heads,
+                                  std::uint32_t head_dim, std::uint32_t splits) noexcept {
+  auto* const output = static_cast<float*>(memory);
+  std::size_t const floats = std::size_t{sequences} * query_heads * splits * head_dim;
+  return {reinterpret_cast<Softmax*>(output + floats), output, splits};
+}
+
+namespace detail {
+inline bool vector_attention(const AttentionJob& job) noexcept {
+  const AttentionBatch& b = job.batch;
+  KvStrides const s = b.blocks.strides;
+  return (job.head_dim == 64 || job.head_dim == 80 || job.head_dim == 128 || job.head_dim == 256) &&
+         s.token == std::int64_t{job.head_dim} * bytes_of(job.type) &&
+         vectors(s.head, s.value, b.blocks.unit_stride, b.q_stride * 4, b.out_stride * 4,
+                 b.blocks.base, b.q, b.out, job.results.output);
+}
+
+template <class E, unsigned D, unsigned R, class Run>
+bool attention_rows(const AttentionJob& job, Run& run) {
+  if (job.results.softmax == nullptr) {
+    run(Attention<E, D, R, Splits::in_turn>{job.batch, {}, job.most_queries});
+    return true;
+  }
+  run(Attention<E, D, R, Splits::side_by_side>{job.batch, job.results, 1});
+  run(JoinSplits{job.batch, job.results, job.head_dim});
+  return true;
+}
+/// With the R that leaves the fewest rows of the last CTA unused; the largest of several.
+template <class E, unsigned D, unsigned R, unsigned... Less, class Run>
+bool attention_best(const AttentionJob& job, Run& run) {
+  if constexpr (sizeof...(Less) > 0) {
+    std::uint32_t const rows = job.most_queries * job.batch.group;
+    auto const computed = [&](unsigned r) { return quotient_up(rows, r) * r; };
+    if (((computed(Less) < computed(R)) || ...)) return attention_best<E, D, Less...>(job, run);
+  }
+  return attention_rows<E, D, R>(job, run);
+}
+}  // namespace detail
+
+template <class Run>
+bool with_kernel(const AttentionJob& job, Run&& run) {
+  const AttentionBatch& b = job.batch;
+  bool const side_by_side = job.results.softmax != nullptr;
+  if (b.group == 0 || b.kv_heads == 0 || b.blocks.strides.block_tokens <= 0 ||
+      b.sequences > detail::most_grid_y || job.most_queries > detail::most_grid_y ||
+      job.results.splits > detail::most_grid_y ||
+      (side_by_side && (b.first != nullptr || job.most_queries != 1)))
+    return false;
+  bool const bf16 = job.type == ElementType::bf16;
+  if (detail::vector_attention(job)) switch (job.head_dim) {
+      case 64:
+        return bf16 ? detail::attention_best<Bf16, 64, 8, 4>(job, run)
+                    : detail::attention_rows<float, 64, 8>(job, run);
+      case 80:
+        return bf16 ? detail::attention_rows<Bf16, 80, 8>(job, run)
+                    : detail::attention_rows<float, 80, 8>(job, run);
+      case 128:
+        return bf16 ? detail::attention_best<Bf16, 128, 8, 6, 4>(job, run)
+                    : detail::attention_rows<float, 128, 8>(job, run);
+      default:
+        return bf16 ? detail::attention_rows<Bf16, 256, 8>(job, run)
+                    : detail::attention_rows<float, 256, 8>(job, run);
+    }
+  if (side_by_side || job.head_dim == 0 || job.head_dim > AttentionAny<float>::most_dim)
+    return false;
+  return detail::with_element(job.type, [&]<class E>() {
+    run(AttentionAny<E>{b, job.head_dim, job.most_queries});
+    return true;
+  });
+}
 
 }  // namespace kernels
 HYBRIDSTATE_NAMESPACE_END

@@ -43,5 +43,36 @@ HYBRIDSTATE_HD float halve(T& t, float (&a)[V * G]) {
   return sum;
 }
 
+/// The wide sum of a[k] * b[k] over n <= Elements x 32 elements, in every lane of a warp that holds
+/// element i * 32 + lane in a[i] and b[i], zeros past the end.
+template <unsigned Elements, class T>
+HYBRIDSTATE_HD float strided_dot(T& t, std::uint32_t n, const float (&a)[Elements],
+                                 const float (&b)[Elements]) {
+  constexpr unsigned held = Elements < 8 ? Elements : 8;  // chains of a lane
+  std::uint32_t const padded = quotient_up<std::uint32_t>(n, 16) * 16;
+  std::uint32_t all = 16;  // chains of the row
+  while (all < 256 && all < n) all *= 2;
+  float chain[held];
+  HYBRIDSTATE_UNROLL
+  for (unsigned i = 0; i < Elements; ++i) {
+    bool const inside = i * warp_lanes + t.thread() % warp_lanes < padded;
+    if (i < held)
+      chain[i] = a[i] * b[i];
+    else if (inside)
+      chain[i % held] = numeric::fused(a[i], b[i], chain[i % held]);
+  }
+  HYBRIDSTATE_UNROLL
+  for (unsigned half = held / 2; half > 0; half /= 2)
+    if (all >= 2 * half * warp_lanes) {
+      HYBRIDSTATE_UNROLL
+      for (unsigned i = 0; i < half; ++i) chain[i] = chain[i] + chain[i + half];
+    }
+  float sum = chain[0];
+  HYBRIDSTATE_UNROLL
+  for (unsigned bit = warp_lanes / 2; bit > 0; bit /= 2)
+    if (all >= 2 * bit) sum = sum + t.shuffle_xor(sum, bit);
+  return sum;
+}
+
 }  // namespace kernels
 HYBRIDSTATE_NAMESPACE_END

@@ -132,7 +132,6 @@ struct StridedRow {
   static constexpr unsigned lanes = warp_lanes;
   static constexpr unsigned elements = Most / warp_lanes;
   static constexpr unsigned rows = 1;
-  static constexpr unsigned chains = elements < 8 ? elements : 8;  ///< of one lane
 
   template <class T>
   HYBRIDSTATE_HD static void load_factors(T& t, const float* from, unsigned lane, std::uint32_t n,
@@ -167,27 +166,7 @@ struct StridedRow {
   template <class T>
   HYBRIDSTATE_HD static float dot(T& t, std::uint32_t n, const float (&s)[elements],
                                   const float (&c)[elements]) {
-    std::uint32_t const padded = quotient_up<std::uint32_t>(n, 16) * 16;
-    std::uint32_t all = 16;  // chains of the row
-    while (all < 256 && all < n) all *= 2;
-    float a[chains];
-    HYBRIDSTATE_UNROLL
-    for (unsigned i = 0; i < elements; ++i) {
-      bool const inside = i * warp_lanes + t.thread() % warp_lanes < padded;
-      if (i < chains)
-        a[i] = s[i] * c[i];
-      else if (inside)
-        a[i % chains] = numeric::fused(s[i], c[i], a[i % chains]);
-    }
-    HYBRIDSTATE_UNROLL
-    for (unsigned half = chains / 2; half > 0; half /= 2)
-      if (all >= 2 * half * warp_lanes) HYBRIDSTATE_UNROLL
-    for (unsigned i = 0; i < half; ++i) a[i] = a[i] + a[i + half];
-    float sum = a[0];
-    HYBRIDSTATE_UNROLL
-    for (unsigned bit = warp_lanes / 2; bit > 0; bit /= 2)
-      if (all >= 2 * bit) sum = sum + t.shuffle_xor(sum, bit);
-    return sum;
+    return strided_dot(t, n, s, c);
   }
 
  private:
