@@ -32,6 +32,14 @@ HYBRIDSTATE_HD constexpr KvStrides kv_strides(const Layout& layout, Tokens block
   return s;
 }
 
+/// Where a row's tail lies, a last block that shares its unit with the tails of others: tokens from
+/// position `from` on are `shift` tokens further into the unit of their table entry. With parts of
+/// 128 tokens, (unit, quarter) is the table's last entry and shift = 128 * quarter.
+struct TailPlace {
+  std::int32_t from = 0x7fffffff;  ///< no tail, or one at the start of its unit
+  std::int32_t shift = 0;
+};
+
 /// The attention block tables of a batch, for one layer. `units[row * row_stride + k]` is the unit
 /// that holds tokens [k * block_tokens, (k + 1) * block_tokens) of the sequence in that row.
 struct AttentionBlocks {
@@ -40,6 +48,7 @@ struct AttentionBlocks {
   std::int64_t row_stride = 0;          ///< table entries from one row to the next
   std::int64_t unit_stride = 0;         ///< bytes from one unit to the next
   KvStrides strides{};
+  const TailPlace* tails = nullptr;  ///< per row; null: every block begins its unit
 
   /// Of the key of `token` (a position in the sequence) in KV head `head`.
   HYBRIDSTATE_HD constexpr ByteOffset key_offset(std::int32_t row, std::int32_t head,
@@ -47,8 +56,10 @@ struct AttentionBlocks {
     if (row < 0 || head < 0 || token < 0) return {};
     std::int32_t const unit = table_entry(units, row_stride, row, token / strides.block_tokens);
     if (unit < 0) return {};
+    std::int32_t in_unit = token % strides.block_tokens;
+    if (tails != nullptr && token >= tails[row].from) in_unit += tails[row].shift;
     return {std::int64_t{unit} * unit_stride + std::int64_t{head} * strides.head +
-            std::int64_t{token % strides.block_tokens} * strides.token};
+            std::int64_t{in_unit} * strides.token};
   }
   HYBRIDSTATE_HD constexpr ByteOffset value_offset(std::int32_t row, std::int32_t head,
                                                    std::int32_t token) const noexcept {

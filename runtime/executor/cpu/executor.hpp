@@ -73,7 +73,8 @@ class CpuExecutor {
 
   std::int64_t run(const StepPlan& plan) {
     auto const start = std::chrono::steady_clock::now();
-    for (BlockCopy const& copy : cache_.copies()) memory_.copy_block(copy);
+    for (BlockCopy const& copy : cache_.copies())
+      memory_.copy_tokens(cache_.place(copy.from), cache_.place(copy.to), copy.tokens);
     build(plan);
     forward_.run(chunks_, memory_.kv(), logits_);
     std::size_t row = 0;
@@ -94,6 +95,7 @@ class CpuExecutor {
  private:
   struct Tables {
     std::size_t blocks, block_count, source, first_target, targets;
+    TailPlace tail;
     bool has_source = false;
     bool source_in_arena = false;
   };
@@ -108,7 +110,13 @@ class CpuExecutor {
     for (Chunk const& c : plan.chunks) {
       Tables t{};
       t.blocks = ints_.size();
-      for (AttentionHandle const a : cache_.blocks(c.sequence)) ints_.push_back(memory_.block(a));
+      for (AttentionHandle const a : cache_.blocks(c.sequence)) {
+        AttentionPlace const place = cache_.place(a);
+        if (place.offset > 0)
+          t.tail = {static_cast<std::int32_t>((ints_.size() - t.blocks) * cache_.block_tokens()),
+                    static_cast<std::int32_t>(place.offset)};
+        ints_.push_back(memory_.block(place.block));
+      }
       t.block_count = ints_.size() - t.blocks;
       if (StateHandle const source = cache_.source(c.sequence)) {
         t.has_source = true;
@@ -152,6 +160,7 @@ class CpuExecutor {
       f.begin = c.begin;
       f.kv_valid_until = cache_.kv_valid_until(c.sequence);
       f.blocks = std::span(ints_).subspan(t.blocks, t.block_count);
+      f.tail = t.tail;
       if (t.has_source)
         f.source = t.source_in_arena ? arena_row(c.sequence) : memory_.row(&ints_[t.source]);
       f.targets = std::span(targets_).subspan(first, t.targets);
