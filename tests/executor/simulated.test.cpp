@@ -82,7 +82,7 @@ TEST_CASE("the fitted law of the paper's device, in integers") {
 
 TEST_CASE("copied bytes cost their reads and writes at 85 % of the memory's bandwidth") {
   // 384 tokens of Falcon-H1-7B: 1,024 bytes each in each of 44 layers.
-  Bytes const bytes = 384 * 1024;
+  std::uint64_t const bytes = 384 * 1024;
   for (StepLaw const& law : step_laws()) {
     StepPlan plan;
     SimulatedExecutor const executor(law, paged_scale, 44);
