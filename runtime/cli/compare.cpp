@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <utility>
 
 #include "cli/command.hpp"
 #include "cli/model_options.hpp"
@@ -23,15 +24,22 @@ int compare(CompareOptions& options) {
   ServingSetup const setup = prepare(options, 12);
   check_headroom(options.headroom, options.policies);
   std::vector<RunSpec> specs;
+  std::vector<std::string> heading = setup.heading;
+  std::string problem;
   for (std::string const& policy : options.policies) {
     PolicyChoice const choice = parse_policy(policy);
     for (std::string const& name : options.organizations) {
       RunSpec spec = setup.spec;
       spec.arm = arm_option("--orgs", name);
       apply(choice, spec);
-      specs.push_back(spec);
+      problem = tails_problem(spec);
+      if (problem.empty())
+        specs.push_back(spec);
+      else
+        heading.push_back("no row: " + problem);
     }
   }
+  if (specs.empty()) throw UsageError(problem);
   if (!options.no_references && !setup.cpu)
     for (Arm const reference : {Arm::infinite, Arm::byte_exact}) {
       RunSpec spec = setup.spec;
@@ -41,7 +49,7 @@ int compare(CompareOptions& options) {
     }
   Comparison comparison;
   comparison.model = setup.model_name;
-  comparison.heading = setup.heading;
+  comparison.heading = std::move(heading);
   serve_all(options, setup, specs, true, comparison);
   write_outputs(options, comparison);
   print_comparison(comparison);
@@ -62,8 +70,8 @@ void add_compare(CLI::App& app, Action& action) {
       ->capture_default_str();
   command
       ->add_option("--policy", options->policies,
-                   "policies: paper, path-safe, greedy-dual, best; +reuse, +retention and "
-                   "+prefix-aware may follow")
+                   "policies: paper, path-safe, greedy-dual, best; +reuse, +retention, "
+                   "+prefix-aware and +tails may follow")
       ->delimiter(',')
       ->capture_default_str();
   command->add_flag("--no-references", options->no_references,

@@ -41,6 +41,7 @@ int run(RunOptions& options) {
   check_headroom(options.headroom, {options.policy});
   apply(parse_policy(options.policy), spec);
   spec.arm = arm_option("--org", options.organization);
+  if (auto sentence = tails_problem(spec); !sentence.empty()) throw UsageError(sentence);
   TraceSettings trace;
   if (!options.trace.empty()) {
     trace = trace_settings(options, setup);
@@ -70,7 +71,8 @@ void add_run(CLI::App& app, Action& action) {
   command
       ->add_option(
           "--policy", options->policy,
-          "paper, path-safe, greedy-dual or best; +reuse, +retention and +prefix-aware may follow")
+          "paper, path-safe, greedy-dual or best; +reuse, +retention, +prefix-aware and +tails may "
+          "follow")
       ->capture_default_str();
   command->add_option("--trace", options->trace,
                       "write the state history, for hybridstate trace (not with --seeds above 1)");

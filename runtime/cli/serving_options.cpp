@@ -142,12 +142,14 @@ PolicyChoice parse_policy(const std::string& text) {
       choice.reuse_beyond_joint = true;
     } else if (at > 0 && word == "prefix-aware") {
       choice.prefix_aware = true;
+    } else if (at > 0 && word == "tails") {
+      choice.tails = true;
     } else if (at > 0 && word == "retention") {
       choice.retention = true;
     } else if (at > 0 || word != "paper") {
       throw UsageError(fmt::format(
           "--policy {}: unknown; use paper, path-safe, greedy-dual or best, with +reuse, "
-          "+retention or +prefix-aware appended",
+          "+retention, +prefix-aware or +tails appended",
           text));
     }
   }
@@ -158,9 +160,20 @@ void apply(const PolicyChoice& choice, ServingPolicy& policy) {
   policy.order = choice.order;
   policy.reuse_beyond_joint |= choice.reuse_beyond_joint;
   policy.prefix_aware = choice.prefix_aware;
+  if (choice.tails) policy.tail_tokens = tail_quarter_tokens;
   if (choice.placement) policy.placement = *choice.placement;
   if (choice.retention && policy.retention.mode == RetentionMode::none)
     policy.retention.mode = RetentionMode::holders;
+}
+
+std::string tails_problem(const RunSpec& spec) {
+  Tokens const block = block_tokens_of(spec);
+  if (spec.tail_tokens == 0 || (block % spec.tail_tokens == 0 && block > spec.tail_tokens))
+    return {};
+  return fmt::format(
+      "{} cannot have +tails: its attention blocks of {} tokens are no multiple of {}, so there is "
+      "nothing to share",
+      arm_name(spec.arm), block, spec.tail_tokens);
 }
 
 void check_headroom(double headroom, const std::vector<std::string>& policies) {

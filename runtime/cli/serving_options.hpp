@@ -60,18 +60,22 @@ struct ServingOptions {
 };
 
 /// One policy of "--policy": an order, and behind plus signs what is added to it: "reuse" (of
-/// attention beyond J), "retention" (holders'), "prefix-aware" (admission). "best" is the
-/// greedy-dual order with re-use and states at junctions.
+/// attention beyond J), "retention" (holders'), "prefix-aware" (admission), "tails" (last blocks in
+/// quarters). "best" is the greedy-dual order with re-use and states at junctions.
 struct PolicyChoice {
   OrderPolicy order = OrderPolicy::paper;
   bool reuse_beyond_joint = false;
   bool retention = false;
   bool prefix_aware = false;
+  bool tails = false;
   std::optional<Placement> placement;  ///< what the policy prescribes
 };
 PolicyChoice parse_policy(const std::string& text);
 /// Adds the choice to what single options said.
 void apply(const PolicyChoice& choice, ServingPolicy& policy);
+
+/// One sentence when the arm's attention blocks leave nothing for tails to share, else empty.
+std::string tails_problem(const RunSpec& spec);
 
 /// Throws UsageError for a --headroom that no policy would use.
 void check_headroom(double headroom, const std::vector<std::string>& policies);

@@ -34,8 +34,8 @@ std::int64_t constant(const nlohmann::json& object, const std::string& file, con
 
 const std::vector<StepLaw>& step_laws() {
   static const std::vector<StepLaw> laws = {
-      {"a100-40gb", "fitted", 15'400'000'000, 92'000'000, 400'000'000, 0},
-      {"a100-40gb-long", "estimated", 15'400'000'000, 92'000'000, 180'000'000, 63'000},
+      {"a100-40gb", "fitted", 15'400'000'000, 92'000'000, 400'000'000, 0, 1'549},
+      {"a100-40gb-long", "estimated", 15'400'000'000, 92'000'000, 180'000'000, 63'000, 1'549},
   };
   return laws;
 }
@@ -62,6 +62,7 @@ StepLaw find_step_law(std::string_view name_or_file) {
   law.prefill_token_ps = constant(object, file, "prefill_token_us", ps_per_us, true);
   law.decode_request_ps = constant(object, file, "decode_request_ms", ps_per_ms, true);
   law.decode_context_token_ps = constant(object, file, "decode_context_token_ns", ps_per_ns, false);
+  law.copied_kib_ps = constant(object, file, "copied_kib_ns", ps_per_ns, false);
   if (law.base_ps + law.prefill_token_ps == 0)
     throw DeviceError(file +
                       ": base_ms and prefill_token_us are both 0, so time would stand still");
@@ -77,6 +78,7 @@ StepLaw estimate_step_law(std::string name, const Roofline& r) {
   law.prefill_token_ps = seconds(2 * r.parameters / r.flops_per_second);
   law.decode_request_ps = seconds(2 * r.state_bytes / r.bytes_per_second);
   law.decode_context_token_ps = seconds(r.kv_bytes_per_token / r.bytes_per_second);
+  law.copied_kib_ps = seconds(2 * 1024 / r.bytes_per_second);
   return law;
 }
 

@@ -26,12 +26,12 @@ struct StepPlan {
   std::uint64_t prefill_tokens = 0;         ///< P: prompt and recomputed tokens
   std::uint64_t decode_requests = 0;        ///< D
   std::uint64_t decode_context_tokens = 0;  ///< tokens that the decoding requests attend to
-  std::uint64_t copied_tokens = 0;          ///< of partial blocks, before the step
+  Bytes copied_bytes = 0;  ///< of partial blocks and tails before the step, per layer of a group
 
   void clear(Step next) {
     step = next;
     chunks.clear();
-    prefill_tokens = decode_requests = decode_context_tokens = copied_tokens = 0;
+    prefill_tokens = decode_requests = decode_context_tokens = copied_bytes = 0;
   }
 };
 

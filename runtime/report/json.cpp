@@ -308,6 +308,17 @@ std::vector<Field> run_fields(const RunResult& run) {
   of_slabs("slab_live_histogram", slabs.live_histogram);
   of_slabs("slab_pages_histogram", slabs.pages_histogram);
   of_slabs("slab_occupancy", slabs.occupancy);
+  const TailStatistics tails = run.tails.value_or(TailStatistics{});
+  const auto of_tails = [&](const char* name, FieldValue value) {
+    add(name, run.tails ? std::move(value) : FieldValue(std::monostate()));
+  };
+  of_tails("tail_slabs_taken", tails.taken);
+  of_tails("tail_slabs_mean", tails.slabs_mean);
+  of_tails("tail_quarters_mean", tails.parts_mean);
+  of_tails("tails_grown", tails.grown);
+  of_tails("tails_filled", tails.filled);
+  of_tails("tail_copies", tails.copies);
+  of_tails("tail_copied_bytes", tails.copied_bytes);
   count("reserve_failures", run.reserve_failures);
   add("pool_failures", run.pool_failures);
   add("failures_some_free", run.failures_some_free);

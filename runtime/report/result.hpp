@@ -131,6 +131,19 @@ struct StoredStatistics {
   friend bool operator==(const StoredStatistics&, const StoredStatistics&) = default;
 };
 
+/// Tails and the slabs that they share (CacheOptions::tail_tokens), over a run.
+struct TailStatistics {
+  std::uint64_t taken = 0;   ///< blocks that became slabs of tails
+  std::uint64_t grown = 0;   ///< tails that grew in place
+  std::uint64_t filled = 0;  ///< tails that took over their slab as a block of their own
+  std::uint64_t copies = 0;  ///< tails copied to where they could grow
+  Bytes copied_bytes = 0;    ///< by these, all layers
+  double slabs_mean = 0;     ///< over steps
+  double parts_mean = 0;     ///< used quarters
+
+  friend bool operator==(const TailStatistics&, const TailStatistics&) = default;
+};
+
 /// Completed requests that kept within all thresholds (Appendix E.8), and the thresholds in
 /// milliseconds; a latency that a request does not have keeps within any.
 struct Goodput {
@@ -177,7 +190,8 @@ struct RunResult {
   /// Checkpoints lost because their slab was reassigned; absent without slabs, as all of `slabs`.
   std::optional<std::uint64_t> cross_invalidations;
   std::optional<SlabStatistics> slabs;
-  std::optional<Bytes> nominal_bytes;  ///< B per layer as asked for, before rounding to units
+  std::optional<TailStatistics> tails;  ///< only with tails
+  std::optional<Bytes> nominal_bytes;   ///< B per layer as asked for, before rounding to units
   std::optional<std::array<StoredStatistics, std::size(stored_organizations)>> stored;
   std::uint64_t reserve_failures = 0;  ///< failed reserves, all pools
   std::vector<std::uint64_t>

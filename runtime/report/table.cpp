@@ -348,6 +348,14 @@ void append_run(std::string& out, const RunResult& run) {
     append_pair(out, "saved by slabs, mean",
                 bytes_text(s.saved_bytes_mean) + " per layer against a page for each");
   }
+  if (run.tails) {
+    const TailStatistics& t = *run.tails;
+    append_pair(out, "tail slabs, quarters in use: mean",
+                fmt::format("{:.1f}, {:.1f}", t.slabs_mean, t.parts_mean));
+    append_pair(out, "tails grown, filled, copied",
+                fmt::format("{}, {}, {} ({})", count(t.grown), count(t.filled), count(t.copies),
+                            bytes_text(static_cast<double>(t.copied_bytes))));
+  }
   if (run.orphaned_fraction)
     append_pair(out, "orphaned cached checkpoints",
                 fixed(scaled(run.orphaned_fraction, 100), 1) + " %");

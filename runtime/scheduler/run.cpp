@@ -61,6 +61,7 @@ std::string policy_name(const ServingPolicy& policy) {
   std::string name = best ? "best" : orders[static_cast<int>(policy.order)];
   if (policy.reuse_beyond_joint && !best) name += " + reuse beyond J";
   if (policy.prefix_aware) name += " + prefix-aware admission";
+  if (policy.tail_tokens > 0) name += " + tails";
   if (policy.placement.kind == PlacementKind::every_kth)
     name += fmt::format(" + every {} boundaries", policy.placement.every);
   if (policy.placement.kind == PlacementKind::last_only) name += " + last boundary only";
@@ -111,8 +112,10 @@ std::string never_fits(const RunSpec& spec, Tokens tokens) {
   PoolUnits usable;
   for (int pool = 0; pool < pool_count(kind); ++pool)
     usable[pool] = plan.units[pool] > spec.null_units ? plan.units[pool] - spec.null_units : 0;
+  // With tails a sequence may have two last blocks for a step.
+  Tokens const covered = tokens + (spec.tail_tokens > 0 ? block_tokens(kind, layout) : 0);
   UnitDemand const need =
-      units_needed(kind, layout, SequenceDemand{tokens, std::min<Units>(2, tokens)});
+      units_needed(kind, layout, SequenceDemand{covered, std::min<Units>(2, tokens)});
   if (need.fits(usable)) return {};
   for (int pool = 0; pool < pool_count(kind); ++pool)
     if (need[pool] > usable[pool])

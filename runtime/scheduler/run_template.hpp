@@ -136,6 +136,14 @@ RunResult serve(const RunSpec& spec, const Workload& workload, Cache& cache, Gat
   result.failures_alone = totals.failures_alone;
   if constexpr (pricing_gate<Gate>) result.pricing = gate.record();
   statistics.finish(result);
+  if (spec.tail_tokens > 0) {
+    TailStatistics& tails = result.tails.emplace(statistics.tails());
+    tails.taken = cache.tails().created();
+    tails.grown = counters.tails_grown;
+    tails.filled = counters.tails_filled;
+    tails.copies = counters.tail_copies;
+    tails.copied_bytes = counters.tail_copied_bytes * cache.organization().layout().group_layers();
+  }
   if (auto const* const slabs = slabs_of(cache.organization()); slabs != nullptr && storage) {
     result.cross_invalidations = counters.cross_invalidations;
     if (result.slabs) {
@@ -159,7 +167,7 @@ RunResult serve(const RunSpec& spec, const Workload& workload, Cache& cache, Gat
 template <class Cache, class Gate>
 RunResult serve_simulated(const RunSpec& spec, const Workload& workload, const BlockIds& ids,
                           Cache& cache, Gate& gate, std::int64_t scale) {
-  SimulatedExecutor executor(spec.law, scale);
+  SimulatedExecutor executor(spec.law, scale, cache.organization().layout().group_layers());
   VirtualClock clock;
   TrustedContent content(workload, ids);
   return serve(spec, workload, cache, gate, executor, clock, content);

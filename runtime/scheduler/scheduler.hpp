@@ -396,7 +396,7 @@ class Scheduler {
       return;
     }
     empty_steps_ = 0;
-    for (BlockCopy const& c : cache_.copies()) plan_.copied_tokens += c.tokens;
+    for (BlockCopy const& c : cache_.copies()) plan_.copied_bytes += c.bytes;
     std::int64_t took = 0;
     try {
       took = executor_.run(plan_);

@@ -15,6 +15,9 @@ namespace hybridstate::runtime {
 
 enum class OrderPolicy : std::uint8_t { paper, path_safe, greedy_dual };
 
+/// Parts of an attention block that tails take: quarters of 512 tokens.
+inline constexpr Tokens tail_quarter_tokens = 128;
+
 /// How a cache keeps and gives up what it holds, whatever the model, memory, workload and executor.
 struct ServingPolicy {
   OrderPolicy order = OrderPolicy::paper;
@@ -22,6 +25,7 @@ struct ServingPolicy {
   Placement placement;
   bool reuse_beyond_joint = false;
   bool prefix_aware = false;  ///< admission by what is left to compute, see Scheduler
+  Tokens tail_tokens = 0;     ///< parts of the slabs that tails share; 0: whole blocks
   Retention retention;
   Pinning pinning;
   bool fences = false;
@@ -40,6 +44,7 @@ inline CacheOptions cache_options(const ServingPolicy& policy) {
   options.reuse_beyond_joint = policy.reuse_beyond_joint;
   options.retention = policy.retention;
   options.pinning = policy.pinning;
+  options.tail_tokens = policy.tail_tokens;
   return options;
 }
 

@@ -36,6 +36,8 @@ class StepStatistics {
     ++steps_;
     add_work(scheduler, plan);
     add_central(scheduler);
+    tail_slabs_ += cache.tails().slabs();
+    tail_parts_ += cache.tails().used_parts();
     allocated_ += static_cast<double>(usage.allocated);
     payload_ += static_cast<double>(usage.attention_payload + usage.state_payload);
     if constexpr (std::decay_t<decltype(cache)>::pools == 2) add_stranded(cache, usage);
@@ -53,6 +55,15 @@ class StepStatistics {
       cached_ += checkpoints.all;
       orphaned_ += checkpoints.orphaned;
     }
+  }
+
+  /// The means over steps; what the cache counts is the caller's.
+  TailStatistics tails() const {
+    TailStatistics t;
+    auto const steps = static_cast<double>(std::max<std::uint64_t>(steps_, 1));
+    t.slabs_mean = static_cast<double>(tail_slabs_) / steps;
+    t.parts_mean = static_cast<double>(tail_parts_) / steps;
+    return t;
   }
 
   void finish(RunResult& result) {
@@ -271,6 +282,7 @@ class StepStatistics {
   double weight_[2] = {0, 0};
   double running_sum_[2] = {0, 0};
   double waiting_sum_[2] = {0, 0};
+  std::uint64_t tail_slabs_ = 0, tail_parts_ = 0;  ///< over the steps
   double allocated_ = 0;
   double payload_ = 0;
   double stranded_ = 0;

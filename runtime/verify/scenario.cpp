@@ -89,6 +89,7 @@ Scenario random_scenario(const FalconH1Config& model, std::uint64_t seed,
                    dice.chance(50) ? RetentionYield::never : RetentionYield::before_preemption};
   if (dice.chance(40)) s.pinning = {1 + dice.below(2), dice.chance(50) ? 0.5 : 0.1};
   if (dice.chance(50)) s.sampling = {0.8, 20, 0.95, seed};
+  if (dice.chance(50) && s.arm != Arm::d0) s.tail_tokens = s.block_tokens / dice.of<Tokens>({2, 4});
 
   // A tree of contexts; prompts leave it anywhere.
   Tokens const reach = coarse ? 3 * grid : 5 * grid;
@@ -125,7 +126,8 @@ Scenario random_scenario(const FalconH1Config& model, std::uint64_t seed,
   s.workload.name = "verify";
 
   StateLayout const layout = verify::layout_of(s, model);
-  PoolUnits const least = units_for(s, layout, longest_request(s.workload), 2);
+  Tokens const two_tails = s.tail_tokens > 0 ? s.block_tokens : 0;
+  PoolUnits const least = units_for(s, layout, longest_request(s.workload) + two_tails, 2);
   std::uint32_t const room = dice.of<std::uint32_t>({100, 105, 110, 120, 135, 150, 200, 500});
   for (int pool = 0; pool < max_pools; ++pool) s.units[pool] = least[pool] * room / 100;
   if (dice.chance(25)) s.headroom = dice.below(1 + s.units[0] / 3);

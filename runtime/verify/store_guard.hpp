@@ -14,7 +14,7 @@
 namespace hybridstate::runtime::verify {
 
 /// Compares the bytes of all pools before and after each step: a step may change the keys and
-/// values of the tokens that it computes and the states that it writes, and nothing else.
+/// values of the tokens that it computes or copies and the states that it writes, and nothing else.
 template <class Cache>
 class StoreGuard {
  public:
@@ -32,8 +32,11 @@ class StoreGuard {
     Tokens const from = std::max(c.begin, cache.kv_valid_until(c.sequence));
     auto const blocks = cache.blocks(c.sequence);
     for (Tokens b = from / size; b * size < end; ++b)
-      tokens_.push_back(
-          {blocks[b], from > b * size ? from - b * size : 0, std::min(size, end - b * size)});
+      tokens_.push_back({cache.place(blocks[b]), from > b * size ? from - b * size : 0,
+                         std::min(size, end - b * size)});
+    for (BlockCopy const& copy : cache.copies())
+      if (copy.to == blocks[c.begin / size])
+        tokens_.push_back({cache.place(copy.to), 0, copy.tokens});
     for (HeldState const& h : cache.states(c.sequence).subspan(cache.first_target(c.sequence)))
       cache.for_each_extent(h.state, [&](const Extent& e) { extents_.push_back(e); });
   }
@@ -58,7 +61,7 @@ class StoreGuard {
 
  private:
   struct Stretch {  ///< tokens [from, to) of a block
-    AttentionHandle block;
+    AttentionPlace block;
     Tokens from, to;
   };
 
@@ -71,7 +74,7 @@ class StoreGuard {
   void accept(const Memory& memory, const Stretch& t) {
     constexpr int pool = Cache::OrganizationType::attention_pool;
     KvStrides const& k = memory.kv().blocks.strides;
-    std::int64_t const unit = memory.block(t.block) * memory.kv().blocks.unit_stride;
+    std::int64_t const unit = memory.offset(t.block);
     for (Bytes l = 0; l < layers(memory, pool); ++l)
       for (std::int64_t head = 0; head < k.value; head += k.head)
         for (std::int64_t const part : {std::int64_t{0}, k.value})

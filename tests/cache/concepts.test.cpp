@@ -196,6 +196,8 @@ NEAR_MISS(RunningSigned, int running() const noexcept { return 0; });
 NEAR_MISS(PositionWide, std::uint64_t position(Seq) const noexcept { return 0; });
 NEAR_MISS(ValidWide, std::uint64_t kv_valid_until(Seq) const noexcept { return 0; });
 NEAR_MISS(BlocksMutable, std::span<hs::AttentionHandle> blocks(Seq) const noexcept { return {}; });
+NEAR_MISS(
+    PlaceIsHandle, hs::AttentionHandle place(hs::AttentionHandle) const noexcept { return {}; });
 NEAR_MISS(StatesMutable, std::span<hs::HeldState> states(Seq) const noexcept { return {}; });
 NEAR_MISS(SourceInt, int source(Seq) const noexcept { return 0; });
 NEAR_MISS(TargetHandle, hs::StateHandle first_target(Seq) const noexcept { return {}; });

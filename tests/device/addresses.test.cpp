@@ -301,6 +301,30 @@ TEST_CASE("nothing has a write address below kv_valid_until") {
   CHECK(all.addr_key(0, 0, 0) == memory + 96);
 }
 
+TEST_CASE("a tail's tokens are its shift further into the unit of the last entry") {
+  std::byte memory[512] = {};
+  std::int32_t const table[] = {3, 1, 0, 2, -1, 4};
+  // Blocks of 8 tokens of 2 bytes, two heads; quarters of 2 tokens.
+  TailPlace const tails[] = {{8, 4}, {}, {8, 2}};
+  AttentionBlocks blocks{memory, table, 2, 64, {2, 16, 32, 8}};
+  AttentionBlocks const plain = blocks;
+  blocks.tails = &tails[0].from;
+  blocks.tail_stride = 2;
+  for (std::int32_t t = 0; t < 12; ++t)
+    for (std::int32_t head = 0; head < 2; ++head) {
+      std::int64_t const shift = t >= 8 ? 8 : 0;  // quarter 2
+      CHECK(blocks.key_offset(0, head, t).value == plain.key_offset(0, head, t).value + shift);
+      CHECK(blocks.value_offset(0, head, t).value == plain.value_offset(0, head, t).value + shift);
+      CHECK(blocks.key_offset(1, head, t) == plain.key_offset(1, head, t));
+    }
+  CHECK(blocks.key_offset(0, 0, 11).value == 64 + 2 * (4 + 3));
+  CHECK(!blocks.key_offset(2, 0, 0));  // an absent entry has no address, tail or not
+  CHECK(blocks.key_offset(2, 0, 9).value == 4 * 64 + 2 * (2 + 1));
+  CHECK(!blocks.key_offset(-1, 0, 9));
+  AttentionWrites const writes{blocks, nullptr};
+  CHECK(writes.addr_key(0, 1, 9) == memory + 64 + 16 + 2 * 5);
+}
+
 TEST_CASE("pools past 2^31 bytes and 2^32 elements") {
   constexpr StateLayout layout = make_layout(falcon);
   constexpr std::int32_t last = 2147483646;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <hybridstate/pool/slot_slab.hpp>
+#include <hybridstate/pool/tail_slabs.hpp>
 #include <hybridstate/pool/unit_pool.hpp>
 #include <list>
 #include <map>
@@ -188,5 +189,91 @@ TEST_CASE("slots equal a naive table under random operations") {
     REQUIRE(slabs.free_in_active() == free);
     for (std::uint32_t s = 0; s <= slots; ++s) REQUIRE(slabs.slabs_with(s) == by_used[s]);
     REQUIRE(slabs.created() == created);
+  }
+}
+
+// --- tail slabs ----------------------------------------------------------------------------------
+
+TEST_CASE("tail slabs equal a list of parts over random operations") {
+  for (std::uint32_t parts : {2U, 4U, 7U, 64U}) {
+    constexpr std::int32_t blocks = 70;
+    hs::TailSlabs slabs(blocks, parts);
+    std::vector<std::vector<std::int32_t>> holder(blocks, std::vector<std::int32_t>(parts, -1));
+    std::map<std::int32_t, std::uint32_t> tails;
+    Random random{parts};
+    auto const free_from = [&](std::int32_t b, std::uint32_t from, std::uint32_t n) {
+      for (std::uint32_t i = from; i < from + n; ++i)
+        if (i >= parts || holder[static_cast<std::size_t>(b)][i] >= 0) return false;
+      return true;
+    };
+    auto const used = [&](std::int32_t b) {
+      return !std::all_of(holder[static_cast<std::size_t>(b)].begin(),
+                          holder[static_cast<std::size_t>(b)].end(), [](auto h) { return h < 0; });
+    };
+    auto const find = [&](std::uint32_t n, std::int32_t except, std::int32_t or_this) {
+      for (std::int32_t b = 0; b < blocks; ++b)
+        for (std::uint32_t i = 0; b != except && b != or_this && used(b) && i < parts; ++i)
+          if (free_from(b, i, n))
+            return b * static_cast<std::int32_t>(parts) + static_cast<std::int32_t>(i);
+      return hs::TailSlabs::none;
+    };
+    auto const write = [&](std::int32_t tail, std::uint32_t n, std::int32_t what) {
+      for (std::uint32_t i = 0; i < n; ++i)
+        holder[static_cast<std::size_t>(slabs.block(tail))][slabs.part(tail) + i] = what;
+    };
+    for (int step = 0; step < 3000; ++step) {
+      std::uint32_t const n = 1 + random(parts);
+      auto it = tails.begin();
+      if (!tails.empty()) std::advance(it, random(static_cast<std::uint32_t>(tails.size())));
+      std::uint32_t const dice = random(10);
+      if (dice < 4) {
+        std::int32_t const except = random(3) == 0 ? static_cast<std::int32_t>(random(9)) : -1;
+        std::int32_t const or_this = except < 0 ? -1 : static_cast<std::int32_t>(random(9));
+        std::int32_t tail = slabs.find(n, except, or_this);
+        REQUIRE(tail == find(n, except, or_this));
+        for (std::int32_t b = 0; tail < 0 && b < blocks; ++b)
+          if (!used(b)) tail = b * static_cast<std::int32_t>(parts);
+        if (tail < 0) continue;
+        slabs.take(tail, n);
+        write(tail, n, tail);
+        tails[tail] = n;
+      } else if (dice < 7 && it != tails.end()) {
+        auto const [tail, had] = *it;
+        bool const can = n <= had || free_from(slabs.block(tail), slabs.part(tail) + had, n - had);
+        if (n >= had) REQUIRE(slabs.can_grow(tail, n) == can);
+        if (!can) continue;
+        write(tail, had, -1);
+        slabs.resize(tail, n);
+        write(tail, n, tail);
+        it->second = n;
+      } else if (it != tails.end()) {
+        write(it->first, it->second, -1);
+        CHECK(slabs.give_back(it->first) == !used(slabs.block(it->first)));
+        CHECK(slabs.size(it->first) == 0);
+        tails.erase(it);
+      }
+      hs::Units all = 0;
+      std::uint32_t sum = 0;
+      bool same = true;
+      for (std::int32_t b = 0; b < blocks; ++b) {
+        all += used(b) ? 1U : 0U;
+        same = same && slabs.is_slab(b) == used(b);
+      }
+      std::map<std::int32_t, std::uint32_t> seen;
+      slabs.for_each_slab([&](std::int32_t b) {
+        slabs.for_each_tail(b, [&](std::int32_t t) { seen[t] = slabs.size(t); });
+      });
+      for (auto const& [tail, size] : tails) {
+        sum += size;
+        auto const& on = holder[static_cast<std::size_t>(slabs.block(tail))];
+        same = same && slabs.alone(tail) == std::all_of(on.begin(), on.end(), [t = tail](auto h) {
+                         return h < 0 || h == t;
+                       });
+      }
+      REQUIRE(same);
+      REQUIRE(seen == tails);
+      REQUIRE(slabs.slabs() == all);
+      REQUIRE(slabs.used_parts() == sum);
+    }
   }
 }

@@ -59,7 +59,8 @@ struct Seen {
   std::uint64_t operations = 0, adopted_tokens = 0, reused_tokens = 0, writes = 0, copies = 0,
                 cross = 0, in_place = 0, lost = 0, full_index = 0, protected_reclaims = 0,
                 runs_with_reuse = 0, offers = 0, retained = 0, retained_yielded = 0, pins = 0,
-                pins_over_budget = 0, pins_yielded = 0;
+                pins_over_budget = 0, pins_yielded = 0, tails_grown = 0, tails_filled = 0,
+                tail_copies = 0;
   void add(const Seen& o) {
     operations += o.operations;
     adopted_tokens += o.adopted_tokens;
@@ -76,6 +77,9 @@ struct Seen {
     pins += o.pins;
     pins_over_budget += o.pins_over_budget;
     pins_yielded += o.pins_yielded;
+    tails_grown += o.tails_grown;
+    tails_filled += o.tails_filled;
+    tail_copies += o.tail_copies;
     offers += o.offers;
     runs_with_reuse += o.reused_tokens > 0 ? 1 : 0;
   }
@@ -149,6 +153,9 @@ class Harness {
     seen_.pins = c.pins;
     seen_.pins_over_budget = c.pins_over_budget;
     seen_.pins_yielded = c.pins_yielded;
+    seen_.tails_grown = c.tails_grown;
+    seen_.tails_filled = c.tails_filled;
+    seen_.tail_copies = c.tail_copies;
     seen_.full_index = model_.node_count() == cache_.index().capacity() ? 1 : 0;
     return wrong_;
   }
@@ -216,6 +223,7 @@ class Harness {
     s.placement = setup_.options.placement.kind;
     s.every = setup_.options.placement.every;
     s.fences = setup_.options.fences;
+    s.tail = setup_.options.tail_tokens;
     s.reuse = setup_.options.reuse_beyond_joint;
     s.retention = setup_.options.retention;
     s.pinning = setup_.options.pinning;
@@ -451,12 +459,10 @@ class Harness {
     Live& l = live_[z(s)];
     hs::SequenceHandle const seq = handle(s);
     Tokens const begin = cache_.position(seq), end = begin + l.reserved;
-    Organization const& o = cache_.organization();
     // The device: copies, then reads of everything before, then writes.
     for (hs::BlockCopy const& c : l.copies)
       for (int g = 0; g < groups(true); ++g)
-        for (Tokens t = 0; t < c.tokens; ++t)
-          cell(0, o.attention_unit(c.to, g))[t] = cell(0, o.attention_unit(c.from, g))[t];
+        for (Tokens t = 0; t < c.tokens; ++t) token_cell(c.to, t, g) = token_cell(c.from, t, g);
     l.copies.clear();
     verify(seq);
     auto const blocks = cache_.blocks(seq);
@@ -464,8 +470,7 @@ class Harness {
       hs::AttentionHandle const a = blocks[t / setup_.block];
       check(!cache_.published(a), "no write to published attention");
       check(t >= cache_.kv_valid_until(seq), "no write below kv_valid_until");
-      for (int g = 0; g < groups(true); ++g)
-        cell(0, o.attention_unit(a, g))[t % setup_.block] = tag(l, t + 1, g);
+      for (int g = 0; g < groups(true); ++g) token_cell(a, t % setup_.block, g) = tag(l, t + 1, g);
       ++seen_.writes;
     }
     auto const states = cache_.states(seq);
@@ -605,6 +610,13 @@ class Harness {
     }
     return memory_[pool][z(unit)];
   }
+  /// Token t of an attention block, whole or the part of another that a tail is.
+  std::uint64_t& token_cell(hs::AttentionHandle a, Tokens t, int group) {
+    hs::AttentionPlace const at = cache_.place(a);
+    auto& tokens = cell(0, cache_.organization().attention_unit(at.block, group));
+    if (at.offset + t >= tokens.size()) check("a tail reaches past its slab");
+    return tokens[(at.offset + t) % tokens.size()];
+  }
   template <class F>
   void for_each_state_cell(hs::StateHandle s, F&& f) {
     Organization const& o = cache_.organization();
@@ -635,13 +647,12 @@ class Harness {
   /// Reads everything that the sequence may read next.
   void verify(hs::SequenceHandle seq) {
     Live const& l = live_[seq.at()];
-    Organization const& o = cache_.organization();
     Tokens const end = std::max(cache_.position(seq), cache_.kv_valid_until(seq));
     auto const blocks = cache_.blocks(seq);
     for (Tokens t = 0; t < end && wrong_.empty(); ++t)
       for (int g = 0; g < groups(true); ++g) {
-        auto& c = cell(0, o.attention_unit(blocks[t / setup_.block], g));
-        if (c[t % setup_.block] != tag(l, t + 1, g)) check("attention of somebody else is read");
+        auto const c = token_cell(blocks[t / setup_.block], t % setup_.block, g);
+        if (c != tag(l, t + 1, g)) check("attention of somebody else is read");
       }
     if (hs::StateHandle const source = cache_.source(seq))
       for_each_state_cell(source, [&](std::uint64_t& c, int j) {
@@ -829,6 +840,11 @@ class Harness {
     same(c.pins, m.pins, "pins");
     same(c.pins_over_budget, m.pins_over_budget, "pins over budget");
     same(c.pins_yielded, m.pins_yielded, "pins given up");
+    same(c.tails_grown, m.tails_grown, "tails grown");
+    same(c.tails_filled, m.tails_filled, "tails that filled their slab");
+    same(c.tail_copies, m.tail_copies, "tail copies");
+    same(c.tail_copied_bytes, m.tail_copied_bytes * o.attention_payload_bytes_per_token(),
+         "bytes of tail copies");
     for (std::size_t i = 0; i < cache_.copies().size() && i < model_.copy_list().size(); ++i) {
       same(cache_.copies()[i].from.value, model_.copy_list()[i].first, "a copy's source");
       same(cache_.copies()[i].to.value, model_.copy_list()[i].second, "a copy's target");

@@ -41,6 +41,7 @@ struct Shape {
   int state_pool = 0;
   Units units[2] = {0, 0};
   Tokens block = 0, grid = 0;
+  Tokens tail = 0;            ///< tokens of a part of a tail slab; 0: no tails
   Units attention_units = 1;  ///< of a block
   Units state_units = 1;      ///< of a state, without slots
   Units slots_per_state = 0;
@@ -82,6 +83,7 @@ struct Object {
   Node* node = nullptr;
   Step published = 0;
   Tokens filled = 0;
+  int slab = -1;  ///< of a tail, which has no units of its own
   std::uint64_t released = 0;
   double clock = 0;  ///< of the greedy-dual order, at its publication or last adoption
 };
@@ -109,6 +111,9 @@ struct Sequence {
   int pinned = -1;  ///< while preempted
   std::uint64_t preempted_at = 0;
   int copy_from = -1, copied_from = -1, copied_to = -1;
+  int tail = -1;         ///< the tail before the open reserve, if that changed it in place
+  Units tail_parts = 0;  ///< how long it was
+  bool moved = false;    ///< the open reserve copied it
 };
 
 struct Request {
@@ -278,8 +283,9 @@ class Model {
       if (why == hs::Refusal::wait_pending) ++counters.waits_for_pending;
       return a;
     };
-    hs::PoolUnits const alone =
-        need(ceil(longest), std::min<Units>(2, longest), nullptr, hs::SlabUse::none);
+    Units const in_two_places = shape_.tail > 0 ? 1 : 0;
+    hs::PoolUnits const alone = need(ceil(longest) + in_two_places, std::min<Units>(2, longest),
+                                     nullptr, hs::SlabUse::none);
     for (int p = 0; p < shape_.pools; ++p)
       if (alone[p] > shape_.units[p])
         return refuse(hs::Refusal::never_fits, p, alone, {{shape_.units[0], shape_.units[1]}});
@@ -390,7 +396,8 @@ class Model {
       return a;
     };
     if (after > shape_.row_blocks) return fail(hs::Refusal::too_long, -1, {}, {});
-    if (s.copy_from >= 0 && copies_.size() == shape_.max_sequences)
+    Cover cover = covering(s, end);
+    if (cover.copy && copies_.size() == shape_.max_sequences)
       return fail(hs::Refusal::wait_pending, -1, {}, {});
     std::vector<Tokens> inside;
     for (Tokens p = s.position + 1; p < end; ++p)
@@ -401,11 +408,12 @@ class Model {
       in_place = o.node == nullptr && o.references == 1;
     }
     Units const states = static_cast<Units>(inside.size()) + (in_place ? 0 : 1);
-    Units const blocks = after - static_cast<Units>(s.blocks.size()) + (s.copy_from >= 0 ? 1 : 0);
+    Units blocks = cover.take;
 
     // The states that the last step left behind go back first, deepest first; what is discoverable
     // could be taken back if the reserve failed.
     hs::PoolUnits extra;
+    if (slab_that_goes(s) >= 0) extra[0] += shape_.attention_units;
     Units private_slots = 0;
     std::vector<int> retired;
     for (std::size_t i = s.states.size(); i-- > 1;) {
@@ -457,6 +465,9 @@ class Model {
     if (s.states.size() > 1) s.states.erase(s.states.begin(), s.states.end() - 1);
     if (s.copied_from >= 0) dereference(true, s.copied_from);
     s.copied_from = s.copied_to = -1;
+    cover = covering(s, end);
+    if (cover.take > blocks) complaint = "what is given back makes a reserve take more";
+    blocks = cover.take;
     want = need(blocks, states, nullptr, hs::SlabUse::all);
     if (!fits(want, {})) complaint = "a reserve that was granted needs more than there is";
     if (shape_.order != OrderKind::paper)
@@ -467,9 +478,29 @@ class Model {
       while (keyless(p) < now()) make_keyless(p, now());  // with a slab went its free slots
     }
     s.old_blocks = s.blocks.size();
-    while (s.blocks.size() < after) s.blocks.push_back(take_block());
-    if (s.copy_from >= 0) {
-      int const to = take_block();
+    s.tail = -1;
+    s.moved = false;
+    if (cover.grows || cover.fills) {
+      s.tail = s.blocks.back();
+      s.tail_parts = parts_of(s.tail);
+      if (cover.grows) {
+        resize(s.tail, cover.open);
+        ++counters.tails_grown;
+      } else {
+        s.blocks.back() = fill(s.tail);
+        ++counters.tails_filled;
+      }
+    }
+    while (s.blocks.size() < after)
+      s.blocks.push_back(s.blocks.size() + 1 == after ? take_block(cover.last) : take_block(0));
+    if (cover.copy) {
+      int const to = take_block(cover.open);
+      if (s.copy_from < 0) {
+        s.moved = true;
+        s.copy_from = s.blocks[s.position / shape_.block];
+        ++counters.tail_copies;
+        counters.tail_copied_bytes += s.position % shape_.block;
+      }
       s.blocks[s.position / shape_.block] = to;
       blocks_.at(to).filled = s.position % shape_.block;
       copies_.emplace_back(s.copy_from, to);
@@ -539,6 +570,8 @@ class Model {
       s.blocks.pop_back();
       dereference(true, b);
     }
+    if (s.tail >= 0 && blocks_.count(s.tail) > 0) resize(s.tail, s.tail_parts);
+    if (s.tail >= 0 && blocks_.count(s.tail) == 0) s.blocks.back() = unfill(s.tail, s.tail_parts);
     if (s.copied_to < 0) return;
     for (auto it = copies_.begin(); it != copies_.end(); ++it)
       if (it->second == s.copied_to) {
@@ -546,7 +579,8 @@ class Model {
         break;
       }
     dereference(true, s.copied_to);
-    s.blocks[s.position / shape_.block] = s.copy_from = s.copied_from;
+    s.blocks[s.position / shape_.block] = s.copied_from;
+    if (!s.moved) s.copy_from = s.copied_from;
     s.copied_from = s.copied_to = -1;
   }
 
@@ -652,7 +686,7 @@ class Model {
     Units n = 0;
     for (Units u = 0; u < shape_.units[pool]; ++u) {
       Unit const& x = unit_[pool][u];
-      if (x.owner == Owner::attention) n += blocks_.at(x.handle).fenced ? 1U : 0U;
+      if (x.owner == Owner::attention) n += block_fenced(x.handle) ? 1U : 0U;
       if (x.owner == Owner::state) n += states_.at(x.handle).fenced ? 1U : 0U;
       if (x.owner == Owner::slab) {
         bool any = false, referenced = false;
@@ -910,8 +944,11 @@ class Model {
     as_if.junction = junction;
     Units states = 1;
     for (Tokens p = f.joint + 1; p < r.length; ++p) states += keeps(as_if, p) ? 1U : 0U;
-    hs::PoolUnits n = need(ceil(r.length) - static_cast<Units>(blocks.size()),
-                           std::min(states, most_states), checkpoint, hs::SlabUse::all);
+    Units fresh = ceil(r.length) - static_cast<Units>(blocks.size());
+    // Its tail may find a place; it is at most one block.
+    Units const parts = fresh > 0 ? parts_for(r.length % shape_.block) : 0;
+    if (parts > 0 && place(parts) >= 0) --fresh;
+    hs::PoolUnits n = need(fresh, std::min(states, most_states), checkpoint, hs::SlabUse::all);
     for (int b : blocks)
       if (blocks_.at(b).references == 0 && !blocks_.at(b).fenced) n[0] += shape_.attention_units;
     if (checkpoint != nullptr && checkpoint->references == 0 && !checkpoint->fenced)
@@ -942,19 +979,161 @@ class Model {
     for (int s : holders)
       if (s >= 0 && done.insert(s).second) kill(false, s, Why::carrier);
   }
-  int take_block() {
+  std::vector<int> take_units() {
+    std::vector<int> units;
+    for (Units i = 0; i < shape_.attention_units; ++i) {
+      int const u = take_front(0);
+      units.push_back(u);
+      unit_[0][z(u)] = {Owner::attention, units.front()};
+    }
+    return units;
+  }
+  /// A whole block, or a tail of so many parts.
+  int take_block(Units parts) {
     Object o;
     o.attention = true;
     o.references = 1;
-    for (Units i = 0; i < shape_.attention_units; ++i) {
-      int const u = take_front(0);
-      o.units.push_back(u);
-      unit_[0][z(u)] = {Owner::attention, o.units.front()};
+    if (parts == 0) {
+      o.units = take_units();
+      blocks_[o.units.front()] = o;
+      return o.units.front();
     }
-    int const handle = o.units.front();
+    int handle = place(parts);
+    if (handle < 0) {
+      std::vector<int> const units = take_units();
+      tail_slabs_[units.front()] = {units, std::vector<int>(shape_.block / shape_.tail, none)};
+      handle = tail_name(units.front(), 0);
+    }
+    o.slab = slab_of(handle);
     blocks_[handle] = o;
+    occupy(handle, parts);
     return handle;
   }
+
+  // --- tails: runs of parts of a slab, written down part by part ---------------------------------
+
+  struct TailSlab {
+    std::vector<int> units;
+    std::vector<int> holders;  ///< the tail on each part
+  };
+  /// How a sequence's attention comes to cover its tokens.
+  struct Cover {
+    Units take = 0;                     ///< blocks from the pool
+    bool copy = false;                  ///< the open block goes elsewhere
+    bool grows = false, fills = false;  ///< or stays where it is
+    Units open = 0, last = 0;           ///< parts of it, and of the last new block; 0: all
+  };
+  int tail_name(int slab, Units part) const {
+    int const parts = static_cast<int>(shape_.block / shape_.tail);
+    return static_cast<int>(shape_.units[0]) + slab * parts + static_cast<int>(part);
+  }
+  int slab_of(int tail) const {
+    int const parts = static_cast<int>(shape_.block / shape_.tail);
+    return (tail - static_cast<int>(shape_.units[0])) / parts;
+  }
+  Units parts_of(int tail) const {
+    auto const& holders = tail_slabs_.at(slab_of(tail)).holders;
+    return static_cast<Units>(std::count(holders.begin(), holders.end(), tail));
+  }
+  /// Parts for the first tokens of a block; 0: all of them, or no tails.
+  Units parts_for(Tokens tokens) const {
+    if (shape_.tail == 0) return 0;
+    Units parts = 0;
+    while (parts * shape_.tail < tokens) ++parts;
+    return parts * shape_.tail == shape_.block ? 0 : parts;
+  }
+  bool is_free(int slab, Units from, Units parts) const {
+    auto const& holders = tail_slabs_.at(slab).holders;
+    for (Units i = from; i < from + parts; ++i)
+      if (i >= holders.size() || holders[i] != none) return false;
+    return true;
+  }
+  int place(Units parts, const std::set<int>& going = {}) const {
+    for (auto const& [slab, on] : tail_slabs_)
+      for (Units i = 0; i < on.holders.size(); ++i)
+        if (going.count(slab) == 0 && is_free(slab, i, parts)) return tail_name(slab, i);
+    return -1;
+  }
+  Units first_part(int tail) const {
+    auto const& holders = tail_slabs_.at(slab_of(tail)).holders;
+    return static_cast<Units>(std::find(holders.begin(), holders.end(), tail) - holders.begin());
+  }
+  bool alone(int tail) const {
+    auto const& holders = tail_slabs_.at(slab_of(tail)).holders;
+    return std::all_of(holders.begin(), holders.end(),
+                       [&](int h) { return h == none || h == tail; });
+  }
+  void occupy(int tail, Units parts) {
+    int const first = tail - tail_name(slab_of(tail), 0);
+    for (Units i = 0; i < parts; ++i) tail_slabs_.at(slab_of(tail)).holders[z(first) + i] = tail;
+  }
+  void vacate(int tail) {
+    for (int& h : tail_slabs_.at(slab_of(tail)).holders)
+      if (h == tail) h = none;
+  }
+  void resize(int tail, Units parts) {
+    vacate(tail);
+    occupy(tail, parts);
+  }
+  int fill(int tail) {
+    int const block = slab_of(tail);
+    Object o = blocks_.at(tail);
+    o.units = tail_slabs_.at(block).units;
+    o.slab = -1;
+    tail_slabs_.erase(block);
+    blocks_.erase(tail);
+    blocks_[block] = o;
+    return block;
+  }
+  int unfill(int tail, Units parts) {
+    int const block = slab_of(tail);
+    Object o = blocks_.at(block);
+    tail_slabs_[block] = {o.units, std::vector<int>(shape_.block / shape_.tail, none)};
+    o.units.clear();
+    o.slab = block;
+    blocks_.erase(block);
+    blocks_[tail] = o;
+    occupy(tail, parts);
+    return tail;
+  }
+  bool block_fenced(int handle) const {
+    auto const slab = tail_slabs_.find(handle);
+    if (slab == tail_slabs_.end()) return blocks_.at(handle).fenced;
+    auto const& holders = slab->second.holders;
+    return std::none_of(holders.begin(), holders.end(),
+                        [&](int h) { return h != none && blocks_.at(h).references > 0; });
+  }
+  /// The slab that the next reserve gives back with the tail's old place on it, or -1.
+  int slab_that_goes(const Sequence& s) const {
+    if (s.copied_from < 0 || shape_.fences) return -1;
+    Object const& o = blocks_.at(s.copied_from);
+    return o.slab >= 0 && o.references == 1 && alone(s.copied_from) ? o.slab : -1;
+  }
+  Cover covering(const Sequence& s, Tokens end) const {
+    Cover c;
+    auto const held = static_cast<Units>(s.blocks.size());
+    Units const after = std::max(ceil(end), held);
+    if (after > held) c.last = parts_for(end - (after - 1) * shape_.block);
+    c.take = after - held;
+    c.open = after > held ? 0 : parts_for(end % shape_.block);
+    c.copy = s.copy_from >= 0;
+    if (!c.copy && held > 0 && blocks_.at(s.blocks.back()).slab >= 0) {
+      int const tail = s.blocks.back();
+      Units const had = parts_of(tail);
+      if (c.open > had)
+        c.grows = is_free(slab_of(tail), first_part(tail) + had, c.open - had);
+      else if (c.open == 0)
+        c.fills = first_part(tail) == 0 && alone(tail) && blocks_.at(tail).references == 1;
+      c.copy = c.open != had && !c.grows && !c.fills;
+    }
+    c.take += c.copy ? 1 : 0;
+    Units const small = c.last > 0 ? c.last : c.copy ? c.open : 0;
+    std::set<int> going{slab_that_goes(s)};
+    if (c.fills) going.insert(slab_of(s.blocks.back()));
+    if (small > 0 && place(small, going) >= 0) --c.take;
+    return c;
+  }
+
   int take_state() {
     int const pool = shape_.state_pool;
     Object o;
@@ -1035,8 +1214,15 @@ class Model {
   }
   /// Units keyless to the front, one after another; slots free; an empty slab is keyless as well.
   void give_back(bool attention, int handle, bool was_in_use) {
-    Object const o = object(attention, handle);
+    Object o = object(attention, handle);
     (attention ? blocks_ : states_).erase(handle);
+    if (o.slab >= 0) {
+      bool const last = alone(handle);
+      vacate(handle);
+      if (!last) return;
+      o.units = tail_slabs_.at(o.slab).units;
+      tail_slabs_.erase(o.slab);
+    }
     int const pool = attention ? 0 : shape_.state_pool;
     for (int u : o.units) keyless_front(pool, u);
     for (auto const& [slab, slot] : o.slots) {
@@ -1329,6 +1515,7 @@ class Model {
   std::vector<Unit> unit_[2];
   std::list<int> list_[2];
   std::map<int, std::vector<int>> slabs_;  ///< unit -> holder of each slot
+  std::map<int, TailSlab> tail_slabs_;
   std::map<int, Object> blocks_, states_;
   std::list<std::pair<bool, int>> fences_;
   std::map<std::pair<std::uint64_t, std::string>, std::unique_ptr<Node>> roots_;

@@ -89,6 +89,8 @@ inline Setup nth_setup(std::uint64_t n, bool dual) {
                            static_cast<hs::RetentionYield>(r.below(2))};
     s.options.pinning = {r.below(4), r.chance(50) ? 1.0 : r.below(50) / 100.0};
   }
+  // Parts of one token; in a block of four also of two.
+  if (r.chance(40)) s.options.tail_tokens = s.block == 4 && r.chance(30) ? 2 : 1;
   if (dual) s.units = {{10 + r.below(30), geometry == 1 ? 18 + r.below(27) : 2 + r.below(8)}};
   return s;
 }
@@ -105,7 +107,7 @@ inline std::string describe(const Setup& s, std::uint64_t seed) {
       << s.options.bare_nodes_per_unit << ", retention "
       << static_cast<int>(s.options.retention.mode) << "/" << s.options.retention.distinct << "/"
       << static_cast<int>(s.options.retention.yield) << ", pinning " << s.options.pinning.distinct
-      << "/" << s.options.pinning.protection_budget;
+      << "/" << s.options.pinning.protection_budget << ", tails of " << s.options.tail_tokens;
   return out.str();
 }
 
@@ -117,7 +119,9 @@ inline void report(const std::string& name, const Seen& seen) {
                << seen.full_index << " full indices, " << seen.protected_reclaims
                << " protected reclaims, " << seen.retained << " retained, " << seen.retained_yielded
                << " of them given up, " << seen.offers << " offers, " << seen.pins << " pins, "
-               << seen.pins_over_budget << " over budget, " << seen.pins_yielded << " given up");
+               << seen.pins_over_budget << " over budget, " << seen.pins_yielded
+               << " given up, tails: " << seen.tails_grown << " grown, " << seen.tails_filled
+               << " filled their slab, " << seen.tail_copies << " copied");
 }
 
 /// Every other combination keeps states as the preset `best` does.
@@ -145,6 +149,9 @@ Seen sweep(const std::string& name, std::uint64_t operations, std::uint64_t firs
   CHECK(total.lost > 0);
   CHECK(total.retained > 0);
   CHECK(total.pins > 0);
+  CHECK(total.tails_grown > 0);
+  CHECK(total.tails_filled > 0);
+  CHECK(total.tail_copies > 0);
   return total;
 }
 

@@ -103,6 +103,7 @@ class PlainCache {
   Tokens position(SequenceHandle seq) const noexcept { return sequences_[seq.at()].position; }
   Tokens kv_valid_until(SequenceHandle) const noexcept { return 0; }
   std::span<const AttentionHandle> blocks(SequenceHandle) const noexcept { return {}; }
+  AttentionPlace place(AttentionHandle a) const noexcept { return {a, 0}; }
   std::span<const HeldState> states(SequenceHandle) const noexcept { return {}; }
   StateHandle source(SequenceHandle) const noexcept { return {}; }
   std::uint32_t first_target(SequenceHandle) const noexcept { return 0; }

@@ -107,6 +107,7 @@ RunSpec random_spec(Chance& chance, Arm arm) {
   spec.fences = chance.one_in(2);
   spec.fence_lag = spec.fences ? chance.below(4) : 0;
   spec.keep_timeline = chance.one_in(2);
+  if (arm != Arm::d0 && chance.one_in(2)) spec.tail_tokens = tail_quarter_tokens;
   return spec;
 }
 
@@ -124,7 +125,7 @@ void smallest_budget(RunSpec& spec, Tokens tokens) {
 
 TEST_CASE("random runs in the smallest pools finish every request") {
   int const runs = scaled(900);
-  std::uint64_t completed = 0, preempted = 0, refused = 0;
+  std::uint64_t completed = 0, preempted = 0, refused = 0, tail_copies = 0;
   for (int i = 0; i < runs; ++i) {
     std::uint64_t const seed = 7000 + static_cast<std::uint64_t>(i);
     Chance chance(seed);
@@ -141,6 +142,8 @@ TEST_CASE("random runs in the smallest pools finish every request") {
     check_run(run, w);
     // What passes the test of fitting alone never fails later.
     CHECK(run.capacity_ended == 0);
+    CHECK(run.tails.has_value() == (spec.tail_tokens > 0));
+    if (run.tails) tail_copies += run.tails->copies;
     for (RequestRecord const& r : run.requests) {
       std::string const reason =
           never_fits(spec, r.prompt_tokens + w.requests[r.index].output_tokens);
@@ -151,7 +154,8 @@ TEST_CASE("random runs in the smallest pools finish every request") {
     refused += run.refused;
   }
   MESSAGE(runs << " runs, " << completed << " completed, " << preempted << " preemptions, "
-               << refused << " refused");
+               << refused << " refused, " << tail_copies << " tail copies");
+  CHECK(tail_copies > 0);
   CHECK(completed > 0);
   CHECK(preempted > 0);
   CHECK(refused > 0);
@@ -171,6 +175,7 @@ void random_small(std::uint64_t seed, Organization organization, const Workload&
   options.placement =
       chance.of({Placement{}, Placement{PlacementKind::every_kth, 2},
                  Placement{PlacementKind::last_only, 1}, Placement{PlacementKind::junction, 1}});
+  if (Organization::pools == 1 && chance.one_in(2)) options.tail_tokens = chance.of({2U, 4U});
   JointCache<Organization, Order> cache(std::move(organization), options);
   SchedulerOptions const scheduling{options.max_sequences, chance.of({5U, 16U, 64U}),
                                     options.fences ? chance.below(4) : 0};
@@ -194,7 +199,8 @@ void random_small(std::uint64_t seed) {
   Workload const w = random_workload(chance, 8, 40);
   StateLayout const layout = small_layout();
   auto const kind = organization_kinds[seed % std::size(organization_kinds)];
-  UnitDemand const need = units_needed(kind, layout, {longest(w), 2});
+  // With tails a sequence may have two last blocks for a step.
+  UnitDemand const need = units_needed(kind, layout, {longest(w) + layout.block_tokens(), 2});
   auto const units = [&](int pool) { return static_cast<Units>(need[pool]) + chance.below(4); };
   switch (kind) {
     case OrganizationKind::coarse_page:

@@ -209,3 +209,37 @@ TEST_CASE("bad input: one sentence, exit code 2, nothing on stdout, old files un
   }
   CHECK(read(old) == "old");
 }
+
+TEST_CASE("tails: a row of their own, their counters only there, and no D0") {
+  Folder const folder;
+  std::string const paper = "--requests 30 --rate 6 --cap 30 --no-references ";
+  Outcome const o = folder.run("compare " + paper + "--seeds 2 --policy best,best+tails --json " +
+                               folder.at("a.json"));
+  CHECK(o.code == 0);
+  CHECK(o.err.empty());
+  CHECK(o.out.find("best + tails") != std::string::npos);
+  CHECK(o.out.find("no row: D0 cannot have +tails: its attention blocks of 16 tokens are no "
+                   "multiple of 128") != std::string::npos);
+  std::string const json = read(folder.at("a.json"));
+  CHECK(json.find("\"tail_slabs_mean\"") != std::string::npos);
+  auto const count = [&json](const char* name) {
+    int n = 0;
+    for (auto at = json.find(name); at != std::string::npos; at = json.find(name, at + 1)) ++n;
+    return n;
+  };
+  CHECK(count("\"tail_copies\"") == 3 * 2);  // S0, S1, S2, two seeds
+  CHECK(count("\"tail_copied_bytes\"") == 3 * 2);
+
+  Outcome const detail = folder.run("run --org S2 --policy paper+tails --requests 30 --rate 6");
+  CHECK(detail.code == 0);
+  CHECK(detail.out.find("tails grown, filled, copied") != std::string::npos);
+  CHECK(folder.run("run --org S2 --requests 30").out.find("tails grown") == std::string::npos);
+
+  for (std::string const bad : {"run --org D0 ", "compare --orgs D0 "}) {
+    Outcome const refused = folder.run(bad + "--policy best+tails");
+    CHECK(refused.code == 2);
+    CHECK(refused.out.empty());
+    CHECK(one_sentence(refused.err));
+    CHECK(refused.err.find("attention blocks of 16 tokens") != std::string::npos);
+  }
+}

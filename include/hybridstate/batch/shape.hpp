@@ -20,8 +20,8 @@ struct BatchLimits {
 
 /// Where the parts of a row lie, in 32-bit entries from its start:
 ///
-///     valid_until | source | destination | boundary, state | boundary, state | … | attention
-///     blocks
+///     valid_until | tail: from, shift | source | destination | boundary, state | boundary, state |
+///     … | attention blocks
 ///
 /// A state is [recurrent groups][members + lines]: the member pages of a group, then its
 /// convolution lines (several where a convolution state is wider than a page). Attention blocks are
@@ -36,12 +36,13 @@ struct BatchShape {
   Units lines = 1;
 
   static constexpr std::int64_t valid_until() noexcept { return 0; }
+  static constexpr std::int64_t tail() noexcept { return 1; }
   constexpr std::int64_t group_entries() const noexcept { return std::int64_t{members} + lines; }
   constexpr std::int64_t state_entries() const noexcept {
     return group_entries() * recurrent_groups;
   }
   constexpr std::int64_t source(Units group = 0) const noexcept {
-    return 1 + group * group_entries();
+    return 3 + group * group_entries();
   }
   constexpr std::int64_t destination(Units group = 0) const noexcept {
     return source(group) + state_entries();

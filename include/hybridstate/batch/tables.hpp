@@ -8,6 +8,7 @@
 #include <hybridstate/cache/concept.hpp>
 #include <hybridstate/core/array.hpp>
 #include <hybridstate/core/error.hpp>
+#include <hybridstate/device/attention_blocks.hpp>
 #include <span>
 #include <string>
 
@@ -60,7 +61,7 @@ constexpr const char* sentence(BatchRefusal r) noexcept {
     case BatchRefusal::overwritten_source:
       return "it would read a state that another sequence of the batch overwrites";
     case BatchRefusal::too_many_copies:
-      return "the step copies more blocks than there are rows";
+      return "the step copies more than two blocks a row";
   }
   return "";
 }
@@ -81,12 +82,15 @@ struct ChangedRow {
   friend constexpr bool operator==(const ChangedRow&, const ChangedRow&) = default;
 };
 
-/// The first `tokens` tokens of a unit to copy before the step's kernels run, in every layer of an
-/// attention group: token runs of every head, of keys and of values (KvStrides).
+/// `tokens` tokens of a unit to copy before the step's kernels run, in every layer of an attention
+/// group: token runs of every head, of keys and of values (KvStrides), from token from_token of
+/// unit `from` on to token to_token of unit `to`.
 struct UnitCopy {
   std::uint32_t group = 0;
   std::int32_t from = -1;
+  std::int32_t from_token = 0;
   std::int32_t to = -1;
+  std::int32_t to_token = 0;
   std::int32_t tokens = 0;
 
   friend constexpr bool operator==(const UnitCopy&, const UnitCopy&) = default;
@@ -104,6 +108,9 @@ class BatchRow {
   BatchRow(const BatchShape& shape, const std::int32_t* row) noexcept : shape_(shape), row_(row) {}
 
   std::int32_t valid_until() const noexcept { return row_[BatchShape::valid_until()]; }
+  TailPlace tail() const noexcept {
+    return {row_[BatchShape::tail()], row_[BatchShape::tail() + 1]};
+  }
   std::span<const std::int32_t> blocks(Units group = 0) const noexcept {
     return {row_ + shape_.attention(group), shape_.blocks};
   }
@@ -152,7 +159,7 @@ class BatchTables {
     used_blocks_ = FixedArray<Units>(shape_.rows);
     live_ = FixedArray<std::int32_t>(shape_.rows);
     changed_ = FixedArray<ChangedRow>(shape_.rows);
-    copies_ = FixedArray<UnitCopy>(std::size_t{shape_.rows} * shape_.attention_groups);
+    copies_ = FixedArray<UnitCopy>(2 * std::size_t{shape_.rows} * shape_.attention_groups);
   }
 
   const BatchShape& shape() const noexcept { return shape_; }
@@ -214,7 +221,8 @@ class BatchTables {
       auto const blocks = cache.blocks(s.sequence);
       if (blocks.size() > shape_.blocks) return {R::too_many_blocks, i};
       for (AttentionHandle const a : blocks)
-        if (!a || a.at() >= organization_.max_attention_blocks()) return {R::absent_block, i};
+        if (!a || cache.place(a).block.at() >= organization_.max_attention_blocks())
+          return {R::absent_block, i};
       if (StateHandle const source = cache.source(s.sequence); source && !known(source))
         return {R::absent_state, i};
       auto const written = targets(cache, s.sequence);
@@ -235,7 +243,7 @@ class BatchTables {
         if (writer != absent && writer != static_cast<std::int32_t>(i))
           return {R::overwritten_source, i};
       }
-    if (cache.copies().size() > shape_.rows) return {R::too_many_copies, 0};
+    if (cache.copies().size() > 2 * std::size_t{shape_.rows}) return {R::too_many_copies, 0};
     return {};
   }
 
@@ -249,16 +257,26 @@ class BatchTables {
       live_[live_count_++] = row_of(s);
       write_row(cache, s.sequence, row_of(s));
     }
-    for (BlockCopy const& copy : cache.copies())
+    for (BlockCopy const& copy : cache.copies()) {
+      AttentionPlace const from = cache.place(copy.from);
+      AttentionPlace const to = cache.place(copy.to);
       for (Units g = 0; g < shape_.attention_groups; ++g)
-        copies_[copy_count_++] = {g, block(copy.from, g), block(copy.to, g),
-                                  static_cast<std::int32_t>(copy.tokens)};
+        copies_[copy_count_++] = {
+            g,
+            block(from.block, g),
+            static_cast<std::int32_t>(from.offset),
+            block(to.block, g),
+            static_cast<std::int32_t>(to.offset),
+            static_cast<std::int32_t>(copy.tokens),
+        };
+    }
   }
 
   template <class Cache>
   void write_row(const Cache& cache, SequenceHandle s, std::int32_t r) noexcept {
     Writer w{at(r)};
     w.put(static_cast<std::int32_t>(cache.kv_valid_until(s)));
+    put_tail(w, cache, s);
     put_state(w, cache.source(s));
     auto const written = targets(cache, s);
     put_state(w, written.back().state);
@@ -271,7 +289,7 @@ class BatchTables {
     auto const count = static_cast<Units>(blocks.size());
     for (Units g = 0; g < shape_.attention_groups; ++g) {
       w.at = shape_.attention(g);
-      for (AttentionHandle const a : blocks) w.put(block(a, g));
+      for (AttentionHandle const a : blocks) w.put(block(cache.place(a).block, g));
       for (Units c = count; c < used_blocks_[r]; ++c) w.put(absent);
     }
     used_blocks_[r] = count;
@@ -307,6 +325,18 @@ class BatchTables {
     }
   };
 
+  /// Only a last block can lie inside its unit.
+  template <class Cache>
+  static void put_tail(Writer& w, const Cache& cache, SequenceHandle s) noexcept {
+    TailPlace tail;
+    auto const blocks = cache.blocks(s);
+    if (!blocks.empty())
+      if (AttentionPlace const place = cache.place(blocks.back()); place.offset > 0)
+        tail = {static_cast<std::int32_t>((blocks.size() - 1) * cache.block_tokens()),
+                static_cast<std::int32_t>(place.offset)};
+    w.put(tail.from);
+    w.put(tail.shift);
+  }
   void put_state(Writer& w, StateHandle s) const noexcept {
     for (Units g = 0; g < shape_.recurrent_groups; ++g)
       for_each_state_entry(organization_, shape_, s, g, [&](std::int32_t e) { w.put(e); });

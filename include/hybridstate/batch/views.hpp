@@ -67,7 +67,8 @@ class BatchViews {
     AttentionBlocks v = attention_;
     v.base += attention_layer_stride_ * (layer % group_layers_);
     v.units = tables_ + shape_.attention(layer / group_layers_);
-    v.row_stride = shape_.row_entries();
+    v.row_stride = v.tail_stride = shape_.row_entries();
+    v.tails = tables_ + BatchShape::tail();
     return v;
   }
   /// The same for writing: nothing below a row's kv_valid_until has an address.

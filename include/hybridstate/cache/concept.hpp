@@ -53,6 +53,7 @@ concept joint_cache_facts = requires(C& c, const C& seen, SequenceHandle seq, co
   { seen.position(seq) } noexcept -> std::same_as<Tokens>;
   { seen.kv_valid_until(seq) } noexcept -> std::same_as<Tokens>;
   { seen.blocks(seq) } noexcept -> std::same_as<std::span<const AttentionHandle>>;
+  { seen.place(a) } noexcept -> std::same_as<AttentionPlace>;
   { seen.states(seq) } noexcept -> std::same_as<std::span<const HeldState>>;
   { seen.source(seq) } noexcept -> std::same_as<StateHandle>;
   { seen.first_target(seq) } noexcept -> std::same_as<std::uint32_t>;

@@ -41,7 +41,13 @@ std::string JointCache<Organization, ReclaimOrder, Observer>::check_invariants()
     if (s.copied_from) ++block_refs[s.copied_from.at()];
     for (HeldState const& h : this->states(seq)) ++state_refs[h.state.at()];
     if (s.tip) ++holds[s.tip.at()];
-    if (std::uint64_t{s.blocks} * block_tokens() < std::uint64_t{s.position} + s.reserved)
+    std::uint64_t covered = std::uint64_t{s.blocks} * block_tokens();
+    for (AttentionHandle a : this->blocks(seq)) {
+      if (!is_tail(a)) continue;
+      if (a != this->blocks(seq).back()) return wrong("only the last block is a tail", i, a.value);
+      covered -= block_tokens() - tails_.size(tail_of(a)) * options_.tail_tokens;
+    }
+    if (covered < std::uint64_t{s.position} + s.reserved)
       return wrong("a sequence's blocks cover its tokens", s.blocks, s.position);
     if (s.position > 0 && s.states == 0) return wrong("a started sequence has a state", i, 0);
   }
@@ -63,6 +69,7 @@ std::string JointCache<Organization, ReclaimOrder, Observer>::check_invariants()
     ++(o.references > 0 ? use.referenced : o.fenced ? use.fenced : use.cached);
   };
   std::uint64_t payload = 0;
+  Units tails = 0;
   for (std::int32_t i = 0; i < blocks_capacity_; ++i) {
     Object const& o = blocks_[i];
     if (o.references != block_refs[static_cast<std::size_t>(i)])
@@ -77,10 +84,37 @@ std::string JointCache<Organization, ReclaimOrder, Observer>::check_invariants()
       return wrong("only full blocks are published", i, o.filled);
     count(block_use, o);
     payload += o.filled;
+    if (is_tail({i})) {
+      if (o.node) return wrong("a tail is never published", i, o.node.value);
+      if (o.filled > tails_.size(tail_of({i})) * options_.tail_tokens)
+        return wrong("a tail has parts for its tokens", i, o.filled);
+      ++tails;
+      continue;
+    }
     organization_.for_each_own_unit(AttentionHandle{i}, [&](int pool, UnitIndex u) {
       visit(pool, u, o.references == 0 && !o.fenced, "attention units are listed iff cached");
     });
   }
+  Units slabs = 0;
+  Units tail_parts = 0;
+  tails_.for_each_slab([&](std::int32_t slab) {
+    ++slabs;
+    std::uint32_t next = 0;
+    tails_.for_each_tail(slab, [&](std::int32_t tail) {
+      --tails;
+      tail_parts += tails_.size(tail);
+      if (!blocks_[first_tail_ + tail].live) sentence = wrong("a tail is alive", slab, tail);
+      if (tails_.part(tail) < next) sentence = wrong("tails do not overlap", slab, tail);
+      next = tails_.part(tail) + tails_.size(tail);
+    });
+    if (next == 0 || next > tails_.parts()) sentence = wrong("tails fill a slab", slab, next);
+    organization_.for_each_own_unit(AttentionHandle{slab}, [&](int pool, UnitIndex u) {
+      visit(pool, u, false, "a slab of tails is never listed");
+    });
+  });
+  if (tails != 0) return wrong("every tail is on a slab", tails, slabs);
+  if (slabs != tails_.slabs() || tail_parts != tails_.used_parts())
+    return wrong("tail slabs are counted", slabs, tail_parts);
   std::vector<CarrierUse> carriers(states);
   for (std::int32_t i = 0; i < states_capacity_; ++i) {
     Object const& o = states_[i];

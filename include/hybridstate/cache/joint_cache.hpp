@@ -17,8 +17,10 @@
 #include <hybridstate/policy/admission.hpp>
 #include <hybridstate/policy/placement.hpp>
 #include <hybridstate/policy/reclaim_order.hpp>
+#include <hybridstate/pool/tail_slabs.hpp>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 HYBRIDSTATE_NAMESPACE_BEGIN
@@ -75,7 +77,7 @@ class JointCache {
       return "JointCache: " + std::to_string(node_capacity(o, options)) +
              " prefix nodes would be needed; at most 1073741823 are possible, so lower "
              "bare_nodes_per_unit or the number of units";
-    return {};
+    return tail_problem(o, options.tail_tokens);
   }
 
   // --- steps -------------------------------------------------------------------------------------
@@ -225,8 +227,10 @@ class JointCache {
 
   /// Whether a sequence of this many tokens can be held with nothing else in the pools.
   Shortage fits_alone(Tokens tokens) const noexcept {
-    PoolUnits const need = organization_.need(
-        {ceil_div(tokens, block_tokens()), std::min<Units>(2, tokens), {}}, SlabUse::none);
+    // A tail that cannot grow where it is lies in two places for a step.
+    Units const blocks = ceil_div(tokens, block_tokens()) + (tails_.parts() > 0 ? 1 : 0);
+    PoolUnits const need =
+        organization_.need({blocks, std::min<Units>(2, tokens), {}}, SlabUse::none);
     for (int pool = 0; pool < pools; ++pool)
       if (need[pool] > organization_.pool(pool).capacity())
         return {Refusal::never_fits, static_cast<std::int8_t>(pool), need, capacities()};
@@ -261,17 +265,17 @@ class JointCache {
     Tokens const end = s.position + n;
     Units const blocks_after = std::max(ceil_div(end, block_tokens()), s.blocks);
     if (blocks_after > row_blocks_) return fail({Refusal::too_long, -1, {}, {}}, s);
-    if (s.copy_from && copies_ == options_.max_sequences)  // the list is full until the next step
+    BlockPlan plan = plan_blocks(seq, s, blocks_after, end);
+    if (plan.copies && copies_ == options_.max_sequences)  // the list is full until the next step
       return fail({Refusal::wait_pending, -1, {}, {}}, s);
     Units const inside =
         options_.placement.inside(s.position, end, checkpoint_tokens(), s.boundaries);
     bool const in_place = can_continue_in_place(seq, s);
     Units const states = inside + (in_place ? 0 : 1);
-    Units const blocks = blocks_after - s.blocks + (s.copy_from ? 1 : 0);
 
-    if (blocks != 0 || states != 0 || s.states > 1 || s.copied_from) {
+    if (plan.changes || states != 0 || s.states > 1 || s.copied_from) {
       acting_ = s.requester;
-      Demand const demand{blocks, states, {}};
+      Demand demand{plan.blocks, states, {}};
       Units slots = 0;
       PoolUnits const extra = retire(seq, s, slots);
       PoolUnits most = organization_.need(demand, SlabUse::each);
@@ -290,11 +294,14 @@ class JointCache {
         return fail(shortage(most, behind_fence), s);
       }
       finish_retire(seq, s);
+      if (tails_.parts() > 0) {  // what was given back may have made room for a tail
+        plan = plan_blocks(seq, s, blocks_after, end);
+        demand.attention_blocks = plan.blocks;
+      }
       s.old_blocks = s.blocks;
       s.new_states = states;
       make_keyless(demand);
-      while (s.blocks < blocks_after) row_blocks(seq)[s.blocks++] = take_block(s);
-      if (s.copy_from) copy_partial_block(seq, s);
+      place_blocks(seq, s, blocks_after, plan);
       s.first_target = in_place ? s.states - 1 : s.states;
       Tokens boundary = s.position;
       auto const next_boundary = [&](bool last) {
@@ -308,11 +315,12 @@ class JointCache {
     } else {
       s.old_blocks = s.blocks;
       s.new_states = 0;
+      s.tail = TailChange::none;
       s.first_target = s.states - 1;
       row_states(seq)[s.states - 1].boundary = end;
     }
     s.reserved = n;
-    counters_.reserves_without_need += blocks == 0 && states == 0 ? 1 : 0;
+    counters_.reserves_without_need += plan.blocks == 0 && states == 0 ? 1 : 0;
     return {};
   }
 
@@ -368,6 +376,10 @@ class JointCache {
     AttentionHandle* const row = row_blocks(seq);
     while (s.blocks > s.old_blocks) dereference(row[--s.blocks]);
     if (s.copied_to) undo_copy(seq, s);
+    if (s.tail == TailChange::grown)
+      tails_.resize(tail_of(row[s.blocks - 1]), s.old_parts);
+    else if (s.tail == TailChange::filled)
+      unfill_tail(row[s.blocks - 1], s.old_parts);
   }
 
   /// Gives everything back; committed boundaries stay cached. The handle stays for resume().
@@ -542,6 +554,13 @@ class JointCache {
     std::uint32_t const held = s.states - s.new_states;
     return s.position > 0 && held > 0 ? states(seq)[held - 1].state : StateHandle{};
   }
+  /// Where the block's bytes lie: with CacheOptions::tail_tokens, the last of a sequence's blocks
+  /// may be a part of a block that the organization knows.
+  AttentionPlace place(AttentionHandle a) const noexcept {
+    if (!is_tail(a)) return {a, 0};
+    return {{tails_.block(tail_of(a))}, tails_.part(tail_of(a)) * options_.tail_tokens};
+  }
+  const TailSlabs& tails() const noexcept { return tails_; }
   std::span<const BlockCopy> copies() const noexcept { return {copy_list_.data(), copies_}; }
 
   std::uint32_t references(AttentionHandle a) const noexcept { return blocks_[a.value].references; }
@@ -596,6 +615,12 @@ class JointCache {
       p.conv_referenced = states_use_.referenced * use.conv;
       p.conv_cached = states_use_.cached * use.conv;
       p.fenced = blocks_use_.fenced * use.attention + states_use_.fenced * (use.ssm + use.conv);
+      if (pool == Organization::attention_pool && tails_.slabs() > 0) {
+        // Objects in whole blocks each, tails by the slabs that they share.
+        TailUse const t = tail_use();
+        p.attention_referenced -= (t.tails.referenced - t.slabs.referenced) * use.attention;
+        p.fenced -= (t.tails.fenced - t.slabs.fenced) * use.attention;
+      }
       if (pool == Organization::state_pool) {
         p.conv_referenced += carriers_referenced_;
         p.conv_cached += idle_carriers();
@@ -613,7 +638,11 @@ class JointCache {
   /// Byte ranges of an object in its pools, for a layer that copies state out and in.
   template <class F>
   void for_each_extent(AttentionHandle a, F&& f) const noexcept {
-    organization_.for_each_own_unit(a, [&](int pool, UnitIndex u) { f(whole_unit(pool, u)); });
+    organization_.for_each_own_unit(place(a).block, [&](int pool, UnitIndex u) {
+      Extent unit = whole_unit(pool, u);
+      unit.carrier = is_tail(a) ? 1 : 0;
+      f(unit);
+    });
   }
   template <class F>
   void for_each_extent(StateHandle s, F&& f) const noexcept {
@@ -659,6 +688,19 @@ class JointCache {
     bool idle() const noexcept { return (references | static_cast<std::uint32_t>(fenced)) == 0; }
   };
 
+  /// What the open reserve did in place to the tail that was there.
+  enum class TailChange : std::uint8_t { none, grown, filled, moved };
+
+  /// How a reserve covers its tokens with attention.
+  struct BlockPlan {
+    Units blocks = 0;             ///< to take from the organization, a new slab included
+    std::uint32_t new_parts = 0;  ///< of the last new block as a tail; 0: a whole block
+    std::uint32_t parts = 0;      ///< of the block that was open before; 0: a whole block
+    TailChange tail = TailChange::none;
+    bool copies = false;   ///< the open block is copied to another place
+    bool changes = false;  ///< anything at all
+  };
+
   struct Sequence {
     Status status = Status::free;
     std::uint64_t requester = 0;
@@ -681,12 +723,18 @@ class JointCache {
     Step decoded_in = 0;          ///< its publication
     NodeIndex tip;                ///< node of the last full block; held
     AttentionHandle copy_from;    ///< a fork's partial block before its first reserve
-    AttentionHandle copied_from;  ///< the same after it, until the next
+    AttentionHandle copied_from;  ///< the same after it, or a tail's last place, until the next
     AttentionHandle copied_to;
+    TailChange tail = TailChange::none;  ///< by the open reserve
+    std::uint32_t old_parts = 0;         ///< of the tail before it
   };
 
   struct ObjectUse {
     Units referenced = 0, cached = 0, fenced = 0;
+  };
+
+  struct TailUse {
+    ObjectUse tails, slabs;
   };
 
   struct CarrierUse {
@@ -740,17 +788,37 @@ class JointCache {
            std::uint64_t{options.bare_nodes_per_unit} * units + 1;
   }
 
+  static std::string tail_problem(const Organization& o, Tokens tail) {
+    if (tail == 0) return {};
+    Tokens const block = o.block_tokens();
+    if (block % tail != 0 || block / tail < 2 || block / tail > TailSlabs::most_parts)
+      return "JointCache: tails in parts of " + std::to_string(tail) +
+             " tokens do not fit attention blocks of " + std::to_string(block) +
+             " tokens; a block must be a multiple of the part, 2 to 64 of them";
+    std::uint64_t const objects =
+        std::uint64_t{o.max_attention_blocks()} * (1 + block / tail) + o.max_states();
+    if (objects > 0x7fffffffULL)
+      return "JointCache: tails in parts of " + std::to_string(tail) + " tokens would need " +
+             std::to_string(objects) + " handles; at most 2147483647 are possible";
+    return {};
+  }
+
   void build() {
-    blocks_capacity_ = static_cast<std::int32_t>(organization_.max_attention_blocks());
+    Units const blocks = organization_.max_attention_blocks();
+    std::uint32_t const parts =
+        options_.tail_tokens > 0 ? block_tokens() / options_.tail_tokens : 0;
+    if (parts > 0) tails_ = TailSlabs(blocks, parts);
+    first_tail_ = static_cast<std::int32_t>(blocks);
+    blocks_capacity_ = static_cast<std::int32_t>(blocks * (1 + parts));
     states_capacity_ = static_cast<std::int32_t>(organization_.max_states());
-    auto const blocks = static_cast<std::uint32_t>(blocks_capacity_);
     auto const states = static_cast<std::uint32_t>(states_capacity_);
-    blocks_ = FixedArray<Object>(blocks);
+    blocks_ = FixedArray<Object>(blocks_capacity_);
     states_ = FixedArray<Object>(states);
     block_links_ = IndexLinks(blocks);
     state_links_ = IndexLinks(states);
-    fence_links_ = IndexLinks(blocks + states);
-    fenced_at_ = FixedArray<Step>(std::size_t{blocks} + states);
+    auto const fenceable = static_cast<std::uint32_t>(blocks_capacity_) + states;
+    fence_links_ = IndexLinks(fenceable);
+    fenced_at_ = FixedArray<Step>(fenceable);
     carriers_ = FixedArray<CarrierUse>(states);
     index_ = PrefixIndex(static_cast<std::uint32_t>(node_capacity(organization_, options_)),
                          block_tokens(), options_.identity, options_.key_bytes);
@@ -1062,7 +1130,12 @@ class JointCache {
     Object& o = blocks_[a.value];
     payload_tokens_ -= o.filled;
     o = {};
-    organization_.give_back(a);
+    if (is_tail(a)) [[unlikely]] {
+      AttentionHandle const slab = place(a).block;
+      if (tails_.give_back(tail_of(a))) organization_.give_back(slab);
+    } else {
+      organization_.give_back(a);
+    }
   }
   static bool clear_fence(Object& o, ObjectUse& use) noexcept {
     if (!o.fenced) return false;
@@ -1480,8 +1553,12 @@ class JointCache {
                            Units most_states = 0xffffffffU) const noexcept {
     Units const adopted = adopted_blocks(m);
     Units const kept = 1 + options_.placement.inside(m.joint, of.prompt, checkpoint_tokens(), of);
-    PoolUnits need = organization_.need({ceil_div(of.prompt, block_tokens()) - adopted,
-                                         std::min(kept, most_states), checkpoint(m)});
+    Units blocks = ceil_div(of.prompt, block_tokens()) - adopted;
+    if (tails_.parts() > 0 && blocks > 0) {
+      std::uint32_t const parts = open_parts(of.prompt);
+      if (parts > 0 && tails_.find(parts) >= 0) --blocks;
+    }
+    PoolUnits need = organization_.need({blocks, std::min(kept, most_states), checkpoint(m)});
     add_idle(m, adopted_idle(m), need);
     return need;
   }
@@ -1549,6 +1626,9 @@ class JointCache {
   /// their carriers change with it.
   PoolUnits retire(SequenceHandle seq, Sequence& s, Units& slots) noexcept {
     PoolUnits extra;
+    if (leaves_slab(s))
+      extra[Organization::attention_pool] +=
+          organization_.unit_use(Organization::attention_pool).attention;
     HeldState const* const held = row_states(seq);
     for (std::uint32_t i = s.states; i-- > 1;) {
       StateHandle const state = held[i - 1].state;
@@ -1819,10 +1899,15 @@ class JointCache {
     }
   }
 
-  AttentionHandle take_block(const Sequence& s) noexcept {
+  AttentionHandle take_units() noexcept {
     AttentionHandle const a = organization_.take_attention(
         [this](int pool, UnitIndex u) { lose_owner(pool, u, LossCause::reassigned); });
-    HYBRIDSTATE_EXPECT(a, "need() covers every attention unit", s.position, s.blocks);
+    HYBRIDSTATE_EXPECT(a, "need() covers every attention unit", available()[0],
+                       organization_.pool(Organization::attention_pool).capacity());
+    return a;
+  }
+  AttentionHandle take_block(const Sequence& s) noexcept { return begin_block(s, take_units()); }
+  AttentionHandle begin_block(const Sequence& s, AttentionHandle a) noexcept {
     blocks_[a.value] = {};
     blocks_[a.value].references = 1;
     blocks_[a.value].live = true;
@@ -1849,17 +1934,137 @@ class JointCache {
     return state;
   }
 
-  void copy_partial_block(SequenceHandle seq, Sequence& s) noexcept {
+  // --- tails -------------------------------------------------------------------------------------
+
+  bool is_tail(AttentionHandle a) const noexcept { return a.value >= first_tail_; }
+  std::int32_t tail_of(AttentionHandle a) const noexcept { return a.value - first_tail_; }
+  /// Parts of a sequence's last block when it has so many tokens; 0: a whole block.
+  std::uint32_t open_parts(Tokens tokens) const noexcept {
+    std::uint32_t const parts = ceil_div(tokens % block_tokens(), options_.tail_tokens);
+    return parts < tails_.parts() ? parts : 0;
+  }
+  /// Whether the tail's old place goes with the next reserve, and its slab with it.
+  bool leaves_slab(const Sequence& s) const noexcept {
+    return s.copied_from && is_tail(s.copied_from) && !options_.fences &&
+           blocks_[s.copied_from.value].references == 1 && tails_.alone(tail_of(s.copied_from));
+  }
+
+  /// Without tails every block is whole. With them, a new last block and one that is copied go to
+  /// the first place that holds them; the tail that is there stays, grows in place, becomes the
+  /// block that it lies in if it is alone there, or is copied.
+  HYBRIDSTATE_INLINE BlockPlan plan_blocks(SequenceHandle seq, const Sequence& s,
+                                           Units blocks_after, Tokens end) const noexcept {
+    BlockPlan plan;
+    plan.blocks = blocks_after - s.blocks + (s.copy_from ? 1 : 0);
+    plan.copies = static_cast<bool>(s.copy_from);
+    plan.changes = plan.blocks != 0;
+    if (tails_.parts() > 0) plan_tails(seq, s, blocks_after, end, plan);
+    return plan;
+  }
+  void plan_tails(SequenceHandle seq, const Sequence& s, Units blocks_after, Tokens end,
+                  BlockPlan& plan) const noexcept {
+    bool const grows_row = blocks_after > s.blocks;
+    std::uint32_t const last = open_parts(end);
+    AttentionHandle const open = s.blocks > 0 ? blocks(seq)[s.blocks - 1] : AttentionHandle{};
+    if (grows_row) plan.new_parts = last;
+    if (!grows_row) plan.parts = last;
+    if (!plan.copies && open && is_tail(open) && plan.parts != tails_.size(tail_of(open))) {
+      std::int32_t const tail = tail_of(open);
+      if (plan.parts > 0 && tails_.can_grow(tail, plan.parts))
+        plan.tail = TailChange::grown;
+      else if (plan.parts == 0 && tails_.part(tail) == 0 && tails_.alone(tail) &&
+               blocks_[open.value].references == 1)
+        plan.tail = TailChange::filled;
+      else
+        plan.tail = TailChange::moved;
+      plan.copies = plan.tail == TailChange::moved;
+      plan.changes = true;
+      if (plan.copies) ++plan.blocks;
+    }
+    std::uint32_t const placed = grows_row ? plan.new_parts : plan.copies ? plan.parts : 0;
+    std::int32_t const left =
+        leaves_slab(s) ? tails_.block(tail_of(s.copied_from)) : TailSlabs::none;
+    std::int32_t const filled =
+        plan.tail == TailChange::filled ? tails_.block(tail_of(open)) : TailSlabs::none;
+    if (placed > 0 && tails_.find(placed, left, filled) >= 0) --plan.blocks;
+  }
+  void place_blocks(SequenceHandle seq, Sequence& s, Units blocks_after,
+                    const BlockPlan& plan) noexcept {
+    AttentionHandle* const row = row_blocks(seq);
+    s.tail = plan.tail;
+    AttentionHandle const open = s.blocks > 0 ? row[s.blocks - 1] : AttentionHandle{};
+    if (plan.tail != TailChange::none) s.old_parts = tails_.size(tail_of(open));
+    if (plan.tail == TailChange::grown) {
+      tails_.resize(tail_of(open), plan.parts);
+      ++counters_.tails_grown;
+    } else if (plan.tail == TailChange::filled) {
+      row[s.blocks - 1] = fill_slab(open);
+      ++counters_.tails_filled;
+    }
+    while (s.blocks < blocks_after) {
+      bool const last = s.blocks + 1 == blocks_after;
+      row[s.blocks++] = last && plan.new_parts > 0 ? take_tail(s, plan.new_parts) : take_block(s);
+    }
+    if (plan.copies) copy_partial_block(seq, s, plan.parts);
+  }
+
+  AttentionHandle take_tail(const Sequence& s, std::uint32_t parts) noexcept {
+    std::int32_t tail = tails_.find(parts);
+    if (tail < 0) {
+      AttentionHandle const slab = take_units();
+      tail = slab.value * static_cast<std::int32_t>(tails_.parts());
+    }
+    tails_.take(tail, parts);
+    return begin_block(s, {first_tail_ + tail});
+  }
+  /// A tail that is alone on its slab becomes the block that the slab was.
+  AttentionHandle fill_slab(AttentionHandle tail) noexcept {
+    AttentionHandle const block = place(tail).block;
+    tails_.give_back(tail_of(tail));
+    blocks_[block.value] = std::exchange(blocks_[tail.value], {});
+    return block;
+  }
+  void unfill_tail(AttentionHandle& block, std::uint32_t parts) noexcept {
+    std::int32_t const tail = block.value * static_cast<std::int32_t>(tails_.parts());
+    tails_.take(tail, parts);
+    blocks_[first_tail_ + tail] = std::exchange(blocks_[block.value], {});
+    block = {first_tail_ + tail};
+  }
+  /// Tails, and slabs by the strongest claim on any of their tails.
+  TailUse tail_use() const noexcept {
+    TailUse use;
+    tails_.for_each_slab([&](std::int32_t slab) {
+      Units referenced = 0;
+      Units all = 0;
+      tails_.for_each_tail(slab, [&](std::int32_t tail) {
+        ++all;
+        referenced += blocks_[first_tail_ + tail].references > 0 ? 1U : 0U;
+      });
+      use.tails.referenced += referenced;
+      use.tails.fenced += all - referenced;
+      ++(referenced > 0 ? use.slabs.referenced : use.slabs.fenced);
+    });
+    return use;
+  }
+
+  /// The open block of a fork or a tail, to parts of a slab or to a whole block.
+  void copy_partial_block(SequenceHandle seq, Sequence& s, std::uint32_t parts) noexcept {
     Tokens const tokens = s.position % block_tokens();
-    AttentionHandle const to = take_block(s);
-    row_blocks(seq)[s.position / block_tokens()] = to;
+    Bytes const bytes = tokens * organization_.attention_payload_bytes_per_token();
+    AttentionHandle& open = row_blocks(seq)[s.position / block_tokens()];
+    if (s.tail == TailChange::moved) {
+      s.copy_from = open;
+      ++counters_.tail_copies;
+      counters_.tail_copied_bytes += bytes;
+    }
+    AttentionHandle const to = parts > 0 ? take_tail(s, parts) : take_block(s);
+    open = to;
     blocks_[to.value].filled = tokens;
     payload_tokens_ += tokens;
     s.copied_from = s.copy_from;
     s.copied_to = to;
     s.copy_from = {};
-    copy_list_[copies_++] = {s.copied_from, to, tokens,
-                             tokens * organization_.attention_payload_bytes_per_token()};
+    copy_list_[copies_++] = {s.copied_from, to, tokens, bytes};
   }
   void undo_copy(SequenceHandle seq, Sequence& s) noexcept {
     for (std::uint32_t i = 0; i < copies_; ++i)
@@ -1870,7 +2075,7 @@ class JointCache {
       }
     dereference(s.copied_to);
     row_blocks(seq)[s.position / block_tokens()] = s.copied_from;
-    s.copy_from = s.copied_from;
+    if (s.tail != TailChange::moved) s.copy_from = s.copied_from;
     s.copied_from = s.copied_to = {};
   }
 
@@ -1906,6 +2111,8 @@ class JointCache {
   ReclaimOrder order_;
   [[no_unique_address]] Observer observer_;
   PrefixIndex index_;
+  TailSlabs tails_;
+  std::int32_t first_tail_ = 0;  ///< handles from here on are tails, below blocks
   std::int32_t blocks_capacity_ = 0;
   std::int32_t states_capacity_ = 0;
   FixedArray<Object> blocks_;

@@ -119,7 +119,8 @@ struct HeldState {
   Tokens boundary = 0;
 };
 
-/// Bytes to copy before the next step runs: the partial block of a fork.
+/// Bytes to copy before the next step runs, in the order of the list: the partial block of a fork,
+/// or a tail that could not grow in place.
 struct BlockCopy {
   AttentionHandle from;
   AttentionHandle to;
@@ -127,10 +128,17 @@ struct BlockCopy {
   Bytes bytes = 0;    ///< over all groups
 };
 
+/// Where an attention handle's bytes lie: token t of the block is token `offset` + t of a block
+/// that the organization knows. The offset is 0 but for tails, which share a block with others.
+struct AttentionPlace {
+  AttentionHandle block;
+  Tokens offset = 0;
+};
+
 /// A byte range of an object inside a pool, in bytes of one layer group.
 struct Extent {
   std::int8_t pool = 0;
-  std::int8_t carrier = 0;  ///< 1: a slot inside a shared unit
+  std::int8_t carrier = 0;  ///< 1: a slot inside a shared unit; for a tail the unit that it shares
   std::int64_t unit = -1;
   Bytes offset = 0;  ///< from the pool's base
   Bytes bytes = 0;
@@ -187,6 +195,11 @@ struct CacheCounters {
   std::uint64_t pins = 0;                 ///< boundaries pinned at a preemption
   std::uint64_t pins_over_budget = 0;     ///< eligible ones that the protection budget refused
   std::uint64_t pins_yielded = 0;         ///< pins given up before their sequence came back
+  // Tails (CacheOptions::tail_tokens); undone ones count.
+  std::uint64_t tails_grown = 0;        ///< in place, by parts
+  std::uint64_t tails_filled = 0;       ///< alone on their slab, they became its block in place
+  std::uint64_t tail_copies = 0;        ///< copied to where they could grow
+  std::uint64_t tail_copied_bytes = 0;  ///< over all groups, of one layer each
 };
 
 /// Sizes and behaviour of a JointCache.
@@ -201,6 +214,10 @@ struct CacheOptions {
   bool reuse_beyond_joint = false;  ///< reference cached attention past J instead of duplicating
   Retention retention;
   Pinning pinning;
+  /// A sequence's last, partial block takes parts of this many tokens of a block that it shares
+  /// with the tails of others, until it needs all of them; 0: a whole block, always. Must divide
+  /// the block into 2 to 64 parts.
+  Tokens tail_tokens = 0;
 };
 
 HYBRIDSTATE_NAMESPACE_END

@@ -41,6 +41,14 @@ struct StaticKvStrides {
   static constexpr std::int32_t block_tokens = kv_strides(Layout{}, BlockTokens).block_tokens;
 };
 
+/// Where a row's tail lies, a last block that shares its unit with the tails of others: tokens from
+/// position `from` on are `shift` tokens further into the unit of their table entry. With parts of
+/// 128 tokens, (unit, quarter) is the table's last entry and shift = 128 * quarter.
+struct TailPlace {
+  std::int32_t from = 0x7fffffff;  ///< no tail, or one at the start of its unit
+  std::int32_t shift = 0;
+};
+
 /// The attention block tables of a batch, for one layer. `units[row * row_stride + k]` is the unit
 /// that holds tokens [k * block_tokens, (k + 1) * block_tokens) of the sequence in that row.
 template <class Strides = KvStrides>
@@ -50,11 +58,14 @@ struct AttentionBlocksOf {
   std::int64_t row_stride = 0;          ///< table entries from one row to the next
   std::int64_t unit_stride = 0;         ///< bytes from one unit to the next
   [[no_unique_address]] Strides strides{};
+  /// The TailPlace of row r at entry [r * tail_stride]; null: every block begins its unit.
+  const std::int32_t* tails = nullptr;
+  std::int64_t tail_stride = 0;
 
   /// The same tables with strides of another type and the same values.
   template <class Other>
   HYBRIDSTATE_HD constexpr AttentionBlocksOf<Other> with(Other same) const noexcept {
-    return {base, units, row_stride, unit_stride, same};
+    return {base, units, row_stride, unit_stride, same, tails, tail_stride};
   }
 
   /// Of the key of `token` (a position in the sequence) in KV head `head`.
@@ -63,8 +74,13 @@ struct AttentionBlocksOf {
     if (row < 0 || head < 0 || token < 0) return {};
     std::int32_t const unit = table_entry(units, row_stride, row, token / strides.block_tokens);
     if (unit < 0) return {};
+    std::int32_t in_unit = token % strides.block_tokens;
+    if (tails != nullptr) {
+      const std::int32_t* const tail = tails + std::int64_t{row} * tail_stride;
+      if (token >= tail[0]) in_unit += tail[1];
+    }
     return {std::int64_t{unit} * unit_stride + std::int64_t{head} * strides.head +
-            std::int64_t{token % strides.block_tokens} * strides.token};
+            std::int64_t{in_unit} * strides.token};
   }
   HYBRIDSTATE_HD constexpr ByteOffset value_offset(std::int32_t row, std::int32_t head,
                                                    std::int32_t token) const noexcept {

@@ -76,7 +76,8 @@ class CpuExecutor {
 
   std::int64_t run(const StepPlan& plan) {
     auto const start = std::chrono::steady_clock::now();
-    for (BlockCopy const& copy : cache_.copies()) memory_.copy_block(copy);
+    for (BlockCopy const& copy : cache_.copies())
+      memory_.copy_tokens(cache_.place(copy.from), cache_.place(copy.to), copy.tokens);
     build(plan);
     forward_.run(chunks_, memory_.kv(), logits_);
     std::size_t row = 0;
@@ -120,6 +121,7 @@ class CpuExecutor {
       f.begin = c.begin;
       f.kv_valid_until = cache_.kv_valid_until(c.sequence);
       f.blocks = row.blocks().first(cache_.blocks(c.sequence).size());
+      f.tail = row.tail();
       if (cache_.source(c.sequence))
         f.source = in_arena(c) ? arena_row(c.sequence) : memory_.row(row.source());
       std::size_t const first = targets_.size();

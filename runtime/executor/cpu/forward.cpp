@@ -458,6 +458,7 @@ void CpuForward::run_layer(std::size_t l, const KvArena& kv) {
     Attention j;
     j.blocks = blocks;
     j.blocks.units = run.chunk->blocks.data();
+    j.blocks.tails = &run.chunk->tail.from;
     j.kv_dtype = kv.dtype;
     j.kv_head = query.kv_head;
     j.head_dim = c.head_dim;
@@ -539,6 +540,7 @@ void CpuForward::finish_projections(std::size_t l, const KvArena& kv, const Run&
   AttentionWrites to{kv.blocks, &valid_until};
   to.blocks.base += static_cast<std::int64_t>(l) * kv.layer_stride;
   to.blocks.units = run.chunk->blocks.data();
+  to.blocks.tails = &run.chunk->tail.from;
   float* const k = kv_.data() + row * 2 * c.kv_width();
   const float* const v = k + c.kv_width();
   for (std::uint32_t head = 0; head < c.kv_heads; ++head) {

@@ -42,7 +42,7 @@ constexpr WorkingStateBytes working_state_bytes(const ModelGeometry& model) noex
   return {model.ssm_bytes() / model.ssm_dtype_bytes * 4, model.conv_bytes()};
 }
 
-/// Attention units of every layer. `blocks` describes layer 0; its `units` are not read.
+/// Attention units of every layer. `blocks` describes layer 0; its tables are not read.
 struct KvArena {
   AttentionBlocks blocks{};
   std::int64_t layer_stride = 0;  ///< bytes from one layer's unit 0 to the next layer's
@@ -78,6 +78,7 @@ struct ForwardChunk {
   Tokens begin = 0;                      ///< position of the first token
   Tokens kv_valid_until = 0;             ///< keys and values below are there: nothing is written
   std::span<const std::int32_t> blocks;  ///< attention units from position 0 on
+  TailPlace tail;                        ///< of the last of them
   StateRow source;                       ///< the state at `begin`; not read when begin is 0
   /// Boundaries in (begin, begin + tokens] that do not descend; the last is usually the working
   /// state. Rows may equal the source: in place. No two chunks of a batch share a target.
@@ -180,7 +181,7 @@ class CpuForward final : public ForwardPass {
   std::size_t tokens_ = 0;
   std::vector<float> h_, u_, q_, kv_, p_, c_, y_, o_, att_, ssm_, gate_, up_;
   std::vector<float> dt_, decay_, packed_, history_, cosines_, sines_;
-  float* inputs_ = nullptr;  ///< the first whole cache line of packed_
+  float* inputs_ = nullptr;                     ///< the first whole cache line of packed_
   std::vector<std::vector<std::byte>> memory_;  ///< of allocate()
 };
 

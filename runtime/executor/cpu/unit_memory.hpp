@@ -66,18 +66,21 @@ class UnitMemory {
   std::span<const std::byte> bytes(int pool) const noexcept { return bytes_[pool]; }
   Bytes layer_bytes(int pool) const noexcept { return layer_bytes_[pool]; }
 
-  /// Copies the useful bytes of an attention block, all layers, e.g. for a fork.
-  void copy_block(const BlockCopy& copy) noexcept {
+  /// Byte of the first token of a place in layer 0, head 0's key.
+  std::int64_t offset(AttentionPlace place) const noexcept {
+    return block(place.block) * kv_.blocks.unit_stride + place.offset * kv_.blocks.strides.token;
+  }
+  /// Copies the first tokens of an attention block, all layers: of a fork, or of a tail.
+  void copy_tokens(AttentionPlace from, AttentionPlace to, Tokens tokens) noexcept {
     KvStrides const& k = kv_.blocks.strides;
-    auto const bytes = static_cast<std::size_t>(copy.tokens * k.token);
+    auto const bytes = static_cast<std::size_t>(tokens * k.token);
     for (std::uint32_t l = 0; l < layers_; ++l)
       for (std::int64_t head = 0; head < k.value / k.head; ++head)
         for (std::int64_t part : {std::int64_t{0}, k.value}) {
-          auto const at = [&](AttentionHandle a) {
-            return kv_.blocks.base + l * kv_.layer_stride + block(a) * kv_.blocks.unit_stride +
-                   head * k.head + part;
+          auto const at = [&](AttentionPlace place) {
+            return kv_.blocks.base + l * kv_.layer_stride + offset(place) + head * k.head + part;
           };
-          std::memcpy(at(copy.to), at(copy.from), bytes);
+          std::memcpy(at(to), at(from), bytes);
         }
   }
 
