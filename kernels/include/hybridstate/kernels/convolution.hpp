@@ -170,9 +170,9 @@ struct ConvolutionUpdate : ConvolutionStep {
     float own[V];
     window.load_token(t, row, own);
     window.load_state(t, source, row);
-    ChannelWeights<V> const weights_of(t, *this, channel);
+    ChannelWeights<V> const filter(t, *this, channel);
     window.push(own);
-    weights_of.output(window, out);
+    filter.output(window, out);
     store_elements<float, V>(t, to, out);
     window.store_state(t, destination, row);
     window.store_state(t, checkpoint, row);
@@ -207,7 +207,7 @@ struct ConvolutionPrefill : ConvolutionRuns {
     } else {
       window.load_before(t, begin);
     }
-    ChannelWeights<V> const weights_of(t, *this, channel);
+    ChannelWeights<V> const filter(t, *this, channel);
     std::int64_t const stop = begin + tile_tokens < end ? begin + tile_tokens : end;
     for (std::int64_t token = begin; token < stop; token += unroll) {
       float own[unroll][V];
@@ -219,7 +219,7 @@ struct ConvolutionPrefill : ConvolutionRuns {
         if (token + u < stop) {
           window.push(own[u]);
           float out[V];
-          weights_of.output(window, out);
+          filter.output(window, out);
           store_elements<float, V>(t, y + (token + u) * y_stride + channel, out);
         }
     }
