@@ -67,22 +67,22 @@ struct ElementPair {
 struct LinearTile {
   unsigned tokens;       ///< of a warp
   unsigned rows;         ///< of half a warp
-  unsigned steps;        ///< of 32 BF16 elements that a lane has in flight
-  unsigned token_warps;  ///< warps of a CTA that share rows; the others share tokens
+  unsigned steps;        ///< of 32 elements that a lane has in flight if they are BF16; F32: half
+  unsigned row_warps;    ///< of a CTA: side by side along rows
+  unsigned token_warps;  ///< and along tokens
 };
 
 /// E: of the weights, Bf16 or float. Pairs: columns are even, and weights and rows of x begin at
 /// multiples of two elements.
 template <class E, bool Pairs, LinearTile Tile>
 struct Linear : LinearRows {
-  static constexpr unsigned threads = 128;
+  static constexpr unsigned threads = Tile.row_warps * Tile.token_warps * warp_lanes;
   static constexpr unsigned chains = 16;
   static constexpr unsigned step = 2 * chains;  ///< elements
   static constexpr unsigned unroll = Tile.steps * 2 / sizeof(E);
   static constexpr unsigned groups = warp_lanes / chains;  ///< rows of a warp at a time
-  static constexpr unsigned row_warps = threads / warp_lanes / Tile.token_warps;
-  static constexpr unsigned tile_rows = row_warps * groups * Tile.rows;    ///< of a CTA
-  static constexpr unsigned tile_tokens = Tile.token_warps * Tile.tokens;  ///< of a CTA
+  static constexpr unsigned tile_rows = Tile.row_warps * groups * Tile.rows;  ///< of a CTA
+  static constexpr unsigned tile_tokens = Tile.token_warps * Tile.tokens;     ///< of a CTA
 
   HYBRIDSTATE_HD constexpr Grid grid() const noexcept {
     return {quotient_up<std::uint32_t>(tokens, tile_tokens),
@@ -114,9 +114,24 @@ struct Linear : LinearRows {
     std::uint32_t k = 2 * chain;
     std::uint32_t begin = 0;
     if constexpr (Pairs)
-      for (; columns - begin >= unroll * step; begin += unroll * step, k += unroll * step)
-        add<unroll, true>(t, from, k, sums);
-    for (; begin < columns; begin += step, k += step) add<1, false>(t, from, k, sums);
+      if (constexpr std::uint32_t whole = unroll * step; columns >= whole) {
+        // The loop hands weights on to its next turn: so they are under way while it computes.
+        Weights<unroll> w;
+        load<true>(t, from, k, w);
+        for (begin = whole; columns - begin >= whole; begin += whole, k += whole) {
+          Weights<unroll> next;
+          load<true>(t, from, k + whole, next);
+          add<true>(t, from, k, w, sums);
+          w = next;
+        }
+        add<true>(t, from, k, w, sums);
+        k += whole;
+      }
+    for (; begin < columns; begin += step, k += step) {
+      Weights<1> w;
+      load<false>(t, from, k, w);
+      add<false>(t, from, k, w, sums);
+    }
 
     HYBRIDSTATE_UNROLL
     for (unsigned r = 0; r < Tile.rows; ++r) {
@@ -143,22 +158,31 @@ struct Linear : LinearRows {
     float of[Tile.rows][Tile.tokens];
   };
 
-  /// Elements k and k + 1 of `Steps` steps.
-  template <unsigned Steps, bool Whole, class T>
-  HYBRIDSTATE_HD void add(T& t, const Operands& from, std::uint32_t k, Sums& sums) const {
-    ElementPair<E> w[Steps][Tile.rows];
+  /// Of elements k and k + 1 of `Steps` steps.
+  template <unsigned Steps>
+  struct Weights {
+    ElementPair<E> of[Steps][Tile.rows];
+  };
+
+  template <bool Whole, unsigned Steps, class T>
+  HYBRIDSTATE_HD void load(T& t, const Operands& from, std::uint32_t k, Weights<Steps>& w) const {
     HYBRIDSTATE_UNROLL
     for (unsigned s = 0; s < Steps; ++s) HYBRIDSTATE_UNROLL
     for (unsigned r = 0; r < Tile.rows; ++r)
-      w[s][r] = ElementPair<E>::template load<Whole>(t, from.weights[r], k + s * step, columns);
+      w.of[s][r] = ElementPair<E>::template load<Whole>(t, from.weights[r], k + s * step, columns);
+  }
+  template <bool Whole, unsigned Steps, class T>
+  HYBRIDSTATE_HD void add(T& t, const Operands& from, std::uint32_t k, const Weights<Steps>& w,
+                          Sums& sums) const {
     HYBRIDSTATE_UNROLL
     for (unsigned s = 0; s < Steps; ++s) HYBRIDSTATE_UNROLL
     for (unsigned i = 0; i < Tile.tokens; ++i) {
       auto const own = ElementPair<float>::load<Whole>(t, from.x[i], k + s * step, columns);
       HYBRIDSTATE_UNROLL
       for (unsigned r = 0; r < Tile.rows; ++r)
-        sums.of[r][i] = numeric::fused(w[s][r].odd(), own.odd(),
-                                       numeric::fused(w[s][r].even(), own.even(), sums.of[r][i]));
+        sums.of[r][i] =
+            numeric::fused(w.of[s][r].odd(), own.odd(),
+                           numeric::fused(w.of[s][r].even(), own.even(), sums.of[r][i]));
     }
   }
 };
@@ -170,11 +194,12 @@ struct LinearJob : LinearRows {
 
 /// Weights are read once for up to 8 tokens. Two elements at a time where columns are even, weights
 /// begin at multiples of two elements and rows of x of 8 bytes, single elements elsewhere. False:
-/// more CTAs than a launch takes (2^20 rows, 2^31 tokens).
+/// more CTAs than a launch takes (524280 rows, 2^31 - 1 tokens).
 template <class Run>
 bool with_kernel(const LinearJob& job, Run&& run) {
-  constexpr std::uint32_t most_rows = 1U << 20;
-  if (job.rows >= most_rows || job.tokens > detail::most_grid_x) return false;
+  constexpr std::uint32_t least_tile_rows = 8;
+  if (job.rows > least_tile_rows * detail::most_grid_y || job.tokens > detail::most_grid_x)
+    return false;
   return detail::with_element(job.type, [&]<class E>() {
     auto const whole = [](const void* data, std::int64_t stride, std::int64_t bytes) {
       return reinterpret_cast<std::uintptr_t>(data) % static_cast<std::uint64_t>(bytes) == 0 &&
@@ -183,17 +208,17 @@ bool with_kernel(const LinearJob& job, Run&& run) {
     // Few tokens: many loads in flight. Many: rows and tokens that share their loads.
     if (!whole(job.weights, job.columns, 2 * sizeof(E)) ||
         !whole(job.x.data, job.x.stride, 2 * sizeof(float)))
-      run(Linear<E, false, LinearTile{8, 4, 2, 1}>{job});
+      run(Linear<E, false, LinearTile{8, 4, 2, 2, 1}>{job});
     else if (job.tokens <= 1)
-      run(Linear<E, true, LinearTile{1, 2, 16, 1}>{job});
+      run(Linear<E, true, LinearTile{1, 2, 16, 2, 1}>{job});
     else if (job.tokens <= 2)
-      run(Linear<E, true, LinearTile{2, 2, 16, 1}>{job});
+      run(Linear<E, true, LinearTile{2, 2, 16, 2, 1}>{job});
     else if (job.tokens <= 4)
-      run(Linear<E, true, LinearTile{4, 4, 8, 1}>{job});
+      run(Linear<E, true, LinearTile{4, 4, 8, 2, 1}>{job});
     else if (job.tokens <= 8)
-      run(Linear<E, true, LinearTile{8, 4, 8, 1}>{job});
+      run(Linear<E, true, LinearTile{8, 4, 8, 2, 1}>{job});
     else
-      run(Linear<E, true, LinearTile{8, 8, 2, 4}>{job});
+      run(Linear<E, true, LinearTile{8, 8, 2, 2, 2}>{job});
     return true;
   });
 }
