@@ -106,7 +106,7 @@ struct AttentionCase {
     return reinterpret_cast<std::byte*>(reinterpret_cast<std::uintptr_t>(first_byte()) -
                                         static_cast<std::uintptr_t>(first_unit * unit_stride()));
   }
-  std::byte* first_byte() { return pool.data()->bytes; }
+  std::byte* first_byte() { return reinterpret_cast<std::byte*>(pool.data()); }
   std::uint64_t pool_bytes() const { return pool.size() * line_bytes; }
   void set(std::byte* at, std::size_t i, float value) const {
     std::uint16_t const half = numeric::to_bf16(value);
