@@ -98,6 +98,7 @@ std::string presets_json() {
     device["prefill_token_us"] = us(law.prefill_token_ps);
     device["decode_request_ms"] = ms(law.decode_request_ps);
     device["decode_context_token_ns"] = ns(law.decode_context_token_ps);
+    device["copied_kib_ns"] = ns(law.copied_kib_ps);
     root["devices"].push_back(device);
   }
   root["workloads"] = Json::array();

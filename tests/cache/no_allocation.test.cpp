@@ -71,9 +71,11 @@ std::uint64_t everything(Cache cache) {
 
 template <class Organization, class Order>
 void each(const hs::StateLayout& layout, auto units) {
-  for (bool const fences : {false, true}) {
+  for (int i = 0; i < 4; ++i) {
+    bool const fences = i % 2 == 1;
     hs::CacheOptions o;
     o.fences = fences;
+    o.tail_tokens = i < 2 ? 0 : 1;
     o.max_sequences = 8;
     o.bare_nodes_per_unit = 1;  // nodes come and go as well
     o.reuse_beyond_joint = fences;

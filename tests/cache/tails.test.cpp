@@ -11,9 +11,10 @@ namespace {
 
 using S1 = hs::JointCache<hs::RecurrentPaged<>>;
 
-S1 with_tails(hs::Units units = 60, bool fences = false, std::uint32_t sequences = 16) {
+S1 with_tails(hs::Units units = 60, bool fences = false, std::uint32_t sequences = 16,
+              hs::Tokens tail = 1) {
   hs::CacheOptions o;
-  o.tail_tokens = 1;
+  o.tail_tokens = tail;
   o.fences = fences;
   o.max_sequences = sequences;
   return S1(hs::RecurrentPaged<>(small_layout(), units), o);
@@ -208,6 +209,22 @@ TEST_CASE("abort undoes what a reserve did to a tail") {
         cache.release(a);
         CHECK(cache.check_invariants() == "");
       }
+}
+
+TEST_CASE("a token that its quarter still holds takes nothing, and its abort undoes nothing") {
+  S1 cache = with_tails(60, false, 16, 2);
+  hs::SequenceHandle const a = begin(cache, 5, 0);
+  REQUIRE(grow(cache, a, 0));
+  CHECK(cache.counters().tails_grown + cache.counters().tails_filled == 0);
+  CHECK(cache.counters().reserves_without_need == 1);
+  REQUIRE(grow(cache, a, 0));  // the second half: its slab is its block now
+  CHECK(cache.counters().tails_filled == 1);
+  cache.begin_step();
+  Picture const before(cache, a);
+  REQUIRE(cache.reserve(a, 1));
+  cache.abort(a);
+  CHECK(Picture(cache, a) == before);
+  CHECK(cache.check_invariants() == "");
 }
 
 TEST_CASE("a reserve that fails changes nothing, and a blocked tail may be what it lacks") {

@@ -270,9 +270,9 @@ TEST_CASE("a cache that never gives way is reported, not waited for") {
   CHECK_THROWS_WITH_AS(served.run(), "the scheduler stands still at request 1", std::logic_error);
 }
 
-TEST_CASE("copies of a step count as its prefill tokens") {
+TEST_CASE("copies of a step take the time of their bytes") {
   PlainCache cache;
-  cache.copies_of_next_step = {{{}, {}, 5, 0}, {{}, {}, 7, 0}};
+  cache.copies_of_next_step = {{{}, {}, 5, 5 * 1024}, {{}, {}, 7, 7 * 1024}};
   Served served(workload({request(0, 1, 8, 1)}), cache);
   check_rows(served.run(), {{1, 0, 0, "0@0+8*", 1020}});
 }

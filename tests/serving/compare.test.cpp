@@ -218,8 +218,8 @@ TEST_CASE("tails: a row of their own, their counters only there, and no D0") {
   CHECK(o.code == 0);
   CHECK(o.err.empty());
   CHECK(o.out.find("best + tails") != std::string::npos);
-  CHECK(o.out.find("no row: D0 cannot have +tails: its attention blocks of 16 tokens are no "
-                   "multiple of 128") != std::string::npos);
+  CHECK(o.out.find("D0 cannot have +tails: its attention blocks of 16 tokens are no multiple of "
+                   "128") != std::string::npos);
   std::string const json = read(folder.at("a.json"));
   CHECK(json.find("\"tail_slabs_mean\"") != std::string::npos);
   auto const count = [&json](const char* name) {
