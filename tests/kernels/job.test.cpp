@@ -7,6 +7,7 @@
 
 #include <hybridstate/kernels/convolution.hpp>
 #include <hybridstate/kernels/greedy.hpp>
+#include <hybridstate/kernels/linear.hpp>
 #include <hybridstate/kernels/page_copy.hpp>
 #include <hybridstate/kernels/rotation.hpp>
 #include <hybridstate/kernels/rows.hpp>
@@ -138,6 +139,28 @@ TEST_CASE("rotation: vectors where halves of heads and units allow them") {
   job.to.blocks.unit_stride = 16;
   CHECK(runs_as<RotateAndStore<float, 4>>(job));
   refused(job, [](auto& j) { j.head_dim = 7; }, [](auto& j) { j.tokens = 0x7fffffff; });
+}
+
+TEST_CASE("linear: tiles by tokens, pairs where rows allow them") {
+  LinearJob job;
+  job.columns = 2;
+  job.tokens = 8;
+  CHECK(runs_as<Linear<Bf16, true, LinearTile{8, 4, 8, 2, 1}>>(job));
+  job.tokens = 9;
+  CHECK(runs_as<Linear<Bf16, true, LinearTile{8, 8, 2, 2, 2}>>(job));
+  job.tokens = 1;
+  job.type = ElementType::f32;
+  CHECK(runs_as<Linear<float, true, LinearTile{1, 2, 16, 2, 1}>>(job));
+  using Elements = Linear<float, false, LinearTile{8, 4, 4, 2, 1}>;
+  job.weights = bytes + 4;
+  CHECK(runs_as<Elements>(job));
+  job.weights = bytes;
+  job.x = {memory, 3};
+  CHECK(runs_as<Elements>(job));
+  job.x = {memory, 4};
+  job.columns = 3;
+  CHECK(runs_as<Elements>(job));
+  refused(job, [](auto& j) { j.rows = 524281; }, [](auto& j) { j.tokens = 0x80000000U; });
 }
 
 TEST_CASE("copies: any alignment, as many tiles as a launch takes") {

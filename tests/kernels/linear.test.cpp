@@ -106,7 +106,7 @@ TEST_CASE("the linear gives the CPU executor's bits for every shape") {
   std::uint64_t seed = 0;
   for (ElementType const type : types)
     for (std::uint32_t const tokens : {1U, 2U, 3U, 5U, 8U, 9U, 37U})
-      for (std::uint32_t const columns : {1U, 2U, 30U, 32U, 33U, 64U, 514U, 1100U}) {
+      for (std::uint32_t const columns : {1U, 2U, 30U, 32U, 33U, 64U, 608U, 1100U}) {
         std::uint32_t const rows = 1 + static_cast<std::uint32_t>(seed * 7 % 45);
         CAPTURE(tokens);
         CAPTURE(columns);
@@ -138,7 +138,7 @@ TEST_CASE("a short last step is padded: chains of -0 become +0 there") {
   c.job.bias = nullptr;
   c.check();
   CHECK_FALSE(std::signbit(c.y[0]));
-  c.job.columns = 32;  // nothing is padded
+  c.job.columns = 32;  // nothing is padded, though a lane may take several steps at once
   c.check();
   CHECK(std::signbit(c.y[0]));
 }
@@ -155,7 +155,7 @@ TEST_CASE("empty linears write nothing, sums of nothing are +0, too many rows ar
 TEST_CASE("up to 8 tokens read Falcon-H1-7B's weights once, in whole sectors") {
   for (ElementType const type : types)
     for (std::uint32_t const tokens : {1U, 2U, 4U, 8U}) {
-      LinearCase c(256, 3072, tokens, type, tokens);
+      LinearCase c(64, 3072, tokens, type, tokens);
       c.job.x.stride = c.job.columns;
       c.job.y.stride = c.job.rows;
       auto const once = static_cast<std::int64_t>(c.weight_bytes);

@@ -43,12 +43,12 @@ struct ElementPair {
       return numeric::float_of(static_cast<std::uint32_t>(bits >> element_bits));
   }
 
-  /// Elements k and k + 1 of a row of n, zeros past its end. Whole: the pair lies inside the row
-  /// and begins at a multiple of its size.
-  template <bool Whole, class T>
+  /// Elements k and k + 1 of a row of n, zeros past its end. Pairs: n is even, and the row begins
+  /// at a multiple of two elements. Inside: the row is known to hold both.
+  template <bool Pairs, bool Inside, class T>
   HYBRIDSTATE_HD static ElementPair load(T& t, const E* row, std::uint32_t k, std::uint32_t n) {
-    if constexpr (Whole) {
-      return {t.template load<Bits>(row + k)};
+    if constexpr (Pairs) {
+      return {Inside || k < n ? t.template load<Bits>(row + k) : Bits{0}};
     } else {
       auto const element = [&](std::uint32_t i) {
         if (i >= n) return Bits{0};
@@ -127,8 +127,9 @@ struct Linear : LinearRows {
         add<true>(t, from, k, w, sums);
         k += whole;
       }
-    for (; begin < columns; begin += step, k += step) {
-      Weights<1> w;
+    constexpr unsigned few = unroll < 4 ? unroll : 4;
+    for (; begin < columns; begin += few * step, k += few * step) {
+      Weights<few> w;
       load<false>(t, from, k, w);
       add<false>(t, from, k, w, sums);
     }
@@ -164,25 +165,32 @@ struct Linear : LinearRows {
     ElementPair<E> of[Steps][Tile.rows];
   };
 
+  /// Whole: the row holds all of these steps.
   template <bool Whole, unsigned Steps, class T>
   HYBRIDSTATE_HD void load(T& t, const Operands& from, std::uint32_t k, Weights<Steps>& w) const {
     HYBRIDSTATE_UNROLL
     for (unsigned s = 0; s < Steps; ++s) HYBRIDSTATE_UNROLL
     for (unsigned r = 0; r < Tile.rows; ++r)
-      w.of[s][r] = ElementPair<E>::template load<Whole>(t, from.weights[r], k + s * step, columns);
+      w.of[s][r] =
+          ElementPair<E>::template load<Pairs, Whole>(t, from.weights[r], k + s * step, columns);
   }
+  /// Steps past the end of the row add nothing, not even zeros, which would turn -0 into +0.
   template <bool Whole, unsigned Steps, class T>
   HYBRIDSTATE_HD void add(T& t, const Operands& from, std::uint32_t k, const Weights<Steps>& w,
                           Sums& sums) const {
     HYBRIDSTATE_UNROLL
-    for (unsigned s = 0; s < Steps; ++s) HYBRIDSTATE_UNROLL
-    for (unsigned i = 0; i < Tile.tokens; ++i) {
-      auto const own = ElementPair<float>::load<Whole>(t, from.x[i], k + s * step, columns);
+    for (unsigned s = 0; s < Steps; ++s) {
+      std::uint32_t const at = k + s * step;
+      if (!Whole && at / step * step >= columns) break;  // the same for the whole CTA
       HYBRIDSTATE_UNROLL
-      for (unsigned r = 0; r < Tile.rows; ++r)
-        sums.of[r][i] =
-            numeric::fused(w.of[s][r].odd(), own.odd(),
-                           numeric::fused(w.of[s][r].even(), own.even(), sums.of[r][i]));
+      for (unsigned i = 0; i < Tile.tokens; ++i) {
+        auto const own = ElementPair<float>::load<Pairs, Whole>(t, from.x[i], at, columns);
+        HYBRIDSTATE_UNROLL
+        for (unsigned r = 0; r < Tile.rows; ++r)
+          sums.of[r][i] =
+              numeric::fused(w.of[s][r].odd(), own.odd(),
+                             numeric::fused(w.of[s][r].even(), own.even(), sums.of[r][i]));
+      }
     }
   }
 };
@@ -208,7 +216,7 @@ bool with_kernel(const LinearJob& job, Run&& run) {
     // Few tokens: many loads in flight. Many: rows and tokens that share their loads.
     if (!whole(job.weights, job.columns, 2 * sizeof(E)) ||
         !whole(job.x.data, job.x.stride, 2 * sizeof(float)))
-      run(Linear<E, false, LinearTile{8, 4, 2, 2, 1}>{job});
+      run(Linear<E, false, LinearTile{8, 4, 4, 2, 1}>{job});
     else if (job.tokens <= 1)
       run(Linear<E, true, LinearTile{1, 2, 16, 2, 1}>{job});
     else if (job.tokens <= 2)

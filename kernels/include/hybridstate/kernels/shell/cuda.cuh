@@ -20,10 +20,12 @@ struct CudaThread {
   __device__ unsigned block_z() const { return blockIdx.z; }
   template <class V>
   __device__ V load(const void* from) const {
+    __builtin_assume(__isGlobal(from));  // nvcc cannot tell where an address came from memory
     return *static_cast<const V*>(from);
   }
   template <class V>
   __device__ void store(void* to, V value) const {
+    __builtin_assume(__isGlobal(to));
     *static_cast<V*>(to) = value;
   }
   __device__ void sync() const { __syncthreads(); }
