@@ -323,6 +323,20 @@ TEST_CASE("a policy's name says everything that is not the paper's") {
   CHECK(policy_name(spec) == "greedy-dual + prefix-aware admission + junctions");
   spec.reuse_beyond_joint = true;
   CHECK(policy_name(spec) == "best + prefix-aware admission");
+  spec.score = {StateScore::marconi, 0.5};
+  spec.priced = false;
+  CHECK(policy_name(spec) ==
+        "best + Marconi-like score (alpha = 0.5) + admission without a price + prefix-aware "
+        "admission");
+  spec.score = {StateScore::clairvoyant};
+  spec.priced = true;
+  CHECK(policy_name(spec) == "best + next uses known + prefix-aware admission");
+  spec = paper_spec(Arm::s2);
+  spec.order = OrderPolicy::path_safe;
+  spec.branch_points.protect = true;
+  CHECK(policy_name(spec) == "branch-point");
+  spec.adaptive_headroom = true;
+  CHECK(policy_name(spec) == "branch-point + adaptive headroom");
 }
 
 TEST_CASE("the paper's demand: 48 boundaries of eight contexts when shared, none when isolated") {
