@@ -5,8 +5,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <span>
+#include <utility>
 
 #include "stats/paired.hpp"
 
@@ -311,9 +313,9 @@ AimFinding judge(const Results& results, const Aim& aim) {
       worst.finding = std::move(finding);
     }
   }
-  if (complete)
-    worst.reached =
-        aim.at_most() ? *worst.finding.value <= aim.bound : *worst.finding.value >= aim.bound;
+  if (!complete) return worst;
+  double const shown = std::round(*worst.finding.value * 100) / 100;  // as the report has it
+  worst.reached = aim.at_most() ? shown <= aim.bound : shown >= aim.bound;
   return worst;
 }
 

@@ -265,7 +265,7 @@ class Page {
                rows,
                "<p class=\"soft\">Means over seeds of the seedwise shares or gains. Where an "
                "aim has several places, the one that is worst for it is shown; all others "
-               "are in the tables below.</p>");
+               "are in the tables below. Compared as shown.</p>");
   }
 
   static std::string decision(const TestFinding& t) {

@@ -244,6 +244,8 @@ TEST_CASE("aims: shares and gains at least, counts at most, the worst place deci
   CHECK(found.finding.seeds.size() == 9);
   CHECK(found.finding.seeds[0].cells.size() == 2);
   CHECK(found_text(found) == "98.00 %");
+  aim.bound = 97.99;
+  CHECK(verdict_text(judge(results, aim)) == "reached");
   aim.bound = 98.01;
   CHECK(verdict_text(judge(results, aim)) == "missed");
   aim = {"gain", Aim::Of::gain, -2.01, {at("b63 3/s", "S2"), at("b108 4.5/s", "S2")}};
