@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 #include <string>
 
@@ -216,7 +217,7 @@ TEST_CASE("bad input: one sentence, exit code 2, nothing on stdout, old files un
            {"compare --policy best+marconi+clairvoyant", "\"clairvoyant\" does not fit"},
            {"compare --policy best+marconi:much", "much must be a number"},
            {"compare --policy paper+headroom:1", "1 must be a number"},
-           {"compare --policy paper+headroom:", "after the colon"},
+           {"compare --policy paper+headroom:", "follows the colon"},
            {"compare --policy best+headroom:0.1", "goes with +unpriced"},
            {"run --policy paper+unpriced", "\"unpriced\" does not fit"},
            {"compare --budget 3parsecs", "3parsecs"},
