@@ -20,6 +20,7 @@ section{margin-top:44px;border-top:1px solid var(--axis);padding-top:2px}
 section h2{margin-top:18px}
 h3{font-size:15.5px;margin:22px 0 8px}
 details+.figures{margin-top:12px}
+.card+.figures{margin-top:16px}
 .card+.card,.figures+.card,.figures+h3{margin-top:16px}
 .figures.single{grid-template-columns:minmax(0,640px)}
 .badge{display:inline-block;border:1px solid var(--axis);border-radius:9px;padding:0 8px;
