@@ -45,15 +45,6 @@ struct Experiment {
   std::vector<Entry> entries = {};
 };
 
-struct Question {
-  std::string id = {};  ///< "Q1" to "Q9", or a word for what the appendices add
-  std::string text;
-  std::vector<Experiment> experiments = {};
-};
-
-/// The operating point of a budget under a headroom in Q6.
-std::string headroom_point(const std::string& budget, double f);
-
 /// Arm against baseline, seed by seed. A point may end in "f=selected": the headroom that the
 /// choices name for the arm.
 struct Contrast {
@@ -63,6 +54,33 @@ struct Contrast {
 
   friend bool operator==(const Contrast&, const Contrast&) = default;
 };
+
+/// What a question's results are to reach, declared like its rules. Of several places the worst
+/// decides.
+struct Aim {
+  enum class Of : std::uint8_t {
+    share,        ///< output tokens/s in percent of the baseline's, at least
+    gain,         ///< output tokens/s against the baseline, in percent, at least
+    orphaned,     ///< part of the cached checkpoints, in percent, at most
+    preemptions,  ///< for 300 requests, at most
+  };
+  std::string name;
+  Of of = Of::share;
+  double bound = 0;
+  std::vector<Contrast> places = {};  ///< those of orphans and preemptions have no baseline
+
+  bool at_most() const { return of == Of::orphaned || of == Of::preemptions; }
+};
+
+struct Question {
+  std::string id = {};  ///< "Q1" to "Q9", or a word for what the appendices add
+  std::string text;
+  std::vector<Experiment> experiments = {};
+  std::vector<Aim> aims = {};
+};
+
+/// The operating point of a budget under a headroom in Q6.
+std::string headroom_point(const std::string& budget, double f);
 
 /// One declared test: a contrast, or the difference of two.
 struct Test {
@@ -122,7 +140,7 @@ struct CampaignSettings {
   std::vector<std::string> policies;  ///< of the question "best"
 };
 
-/// Policies of the question "best"; those that parse_policy() does not know are left out.
+/// Policies of the question "best".
 inline constexpr const char* beyond_policies[] = {"paper", "best"};
 
 /// The declarations; equal settings give equal ones.

@@ -5,8 +5,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <span>
+#include <utility>
 
 #include "stats/paired.hpp"
 
@@ -57,6 +59,11 @@ std::vector<double> effects_of(Form form, const std::vector<std::vector<double>>
     switch (form) {
       case Form::relative:
         return relative_effects(arm, baseline);
+      case Form::share: {
+        std::vector<double> shares = relative_effects(arm, baseline);
+        for (double& share : shares) share += 100;
+        return shares;
+      }
       case Form::log_points:
       case Form::log_percent: {
         std::vector<double> logs = log_ratios(arm, baseline);
@@ -163,6 +170,7 @@ std::string Quantity::unit() const {
     case Form::relative:
       return less ? "points" : "%";
     case Form::log_percent:
+    case Form::share:
       return "%";
     case Form::log_points:
       return "100 ln";
@@ -281,6 +289,34 @@ std::vector<TestFinding> decide(const Results& results, const Family& family) {
   for (TestFinding& t : found)
     if (t.finding.complete() && t.finding.low) t.decision = decision_of(family, t);
   return found;
+}
+
+AimFinding judge(const Results& results, const Aim& aim) {
+  constexpr std::pair<Form, Metric> read[] = {{Form::share, Metric::throughput},
+                                              {Form::relative, Metric::throughput},
+                                              {Form::level, Metric::orphaned},
+                                              {Form::level, Metric::preemptions_300}};
+  AimFinding worst;
+  worst.aim = &aim;
+  bool complete = true;
+  for (Contrast const& place : aim.places) {
+    auto const [form, metric] = read[static_cast<int>(aim.of)];
+    Quantity const quantity{form, metric, place};
+    Finding finding = find(results, quantity);
+    complete = complete && finding.complete();
+    if (finding.value) ++worst.places;
+    bool const worse = finding.value && worst.finding.value &&
+                       (aim.at_most() ? *finding.value > *worst.finding.value
+                                      : *finding.value < *worst.finding.value);
+    if (!worst.finding.value || worse) {
+      worst.quantity = quantity;
+      worst.finding = std::move(finding);
+    }
+  }
+  if (!complete) return worst;
+  double const shown = std::round(*worst.finding.value * 100) / 100;  // as the report has it
+  worst.reached = aim.at_most() ? shown <= aim.bound : shown >= aim.bound;
+  return worst;
 }
 
 bool same_sign(double ours, double papers) {

@@ -18,6 +18,7 @@ enum class Form : std::uint8_t {
   level,        ///< arithmetic mean of the arm; no baseline
   geometric,    ///< geometric mean of the arm (G1)
   relative,     ///< mean of 100 (arm / baseline - 1)
+  share,        ///< mean of 100 arm / baseline
   difference,   ///< mean of arm - baseline
   log_points,   ///< mean of 100 ln(arm / baseline)
   log_percent,  ///< 100 (exp(mean ln(arm / baseline)) - 1) (G3)
@@ -31,7 +32,9 @@ struct Quantity {
   std::optional<Contrast> less = {};       ///< subtracted seed by seed
   std::optional<std::uint64_t> seed = {};  ///< of this seed alone
 
-  bool effect() const { return form != Form::level && form != Form::geometric; }
+  bool effect() const {
+    return form != Form::level && form != Form::geometric && form != Form::share;
+  }
   /// "%", "points" or the metric's title.
   std::string unit() const;
   /// "S1 / S0, b63" or the like.
@@ -81,6 +84,16 @@ struct TestFinding {
   const PaperTest* paper = nullptr;
 };
 std::vector<TestFinding> decide(const Results& results, const Family& family);
+
+/// An aim against what was found.
+struct AimFinding {
+  const Aim* aim = nullptr;
+  Quantity quantity;            ///< at the place that is worst so far
+  Finding finding;              ///< there
+  std::size_t places = 0;       ///< with a value
+  std::optional<bool> reached;  ///< once all places have one
+};
+AimFinding judge(const Results& results, const Aim& aim);
 
 /// Whether the signs of two effects agree.
 bool same_sign(double ours, double papers);

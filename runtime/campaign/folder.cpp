@@ -75,6 +75,18 @@ Json family_json(const Family& family) {
   return j;
 }
 
+Json aim_json(const Aim& aim) {
+  constexpr const char* of[] = {"output tokens/s in percent of the baseline's",
+                                "output tokens/s against the baseline in percent",
+                                "orphaned checkpoints in percent of the cached ones",
+                                "preemptions for 300 requests"};
+  Json j = {{"aim", aim.name},
+            {"of", of[static_cast<int>(aim.of)]},
+            {aim.at_most() ? "at_most" : "at_least", aim.bound}};
+  for (Contrast const& place : aim.places) j["places"].push_back(contrast_json(place));
+  return j;
+}
+
 Json experiment_json(const Experiment& e) {
   Json j = {{"id", e.id},           {"source", e.source},
             {"design", e.design},   {"role", role_name(e.role)},
@@ -112,6 +124,7 @@ Json declarations(const CampaignSettings& settings, const Catalogue& catalogue) 
   for (Question const& question : catalogue.questions) {
     Json q = {{"id", question.id}, {"question", question.text}};
     for (Experiment const& e : question.experiments) q["experiments"].push_back(experiment_json(e));
+    for (Aim const& aim : question.aims) q["aims"].push_back(aim_json(aim));
     j["questions"].push_back(std::move(q));
   }
   return j;

@@ -49,8 +49,9 @@ std::vector<PaperReadout> our_readouts(const Catalogue& catalogue) {
     auto const places = places_of(e);
     for (auto const& [point, arm] : places) {
       std::string const organization = arm.substr(0, arm.find(' '));
+      bool const options = e.id.ends_with("options");  // the bounds are an arm of theirs
       for (std::string const& baseline : {organization + " paper", std::string("infinite")})
-        if (arm != baseline &&
+        if (arm != baseline && !(options && baseline == "infinite") &&
             std::find(places.begin(), places.end(), std::pair(point, baseline)) != places.end())
           add(effect(Form::relative, Metric::throughput, e.id, point, arm, baseline));
     }
@@ -174,6 +175,7 @@ CampaignReport report_of(const Results& results) {
       auto& list = quantity.effect() ? q.effects : q.levels;
       list.push_back({readout, find(results, quantity, interval_of(quantity))});
     }
+    for (Aim const& aim : question.aims) q.aims.push_back(judge(results, aim));
     auto const count = [&](const ComparisonRow& row) {
       std::string const verdict = row.verdict();
       q.compared += verdict.empty() ? 0 : 1;
@@ -210,6 +212,7 @@ std::vector<ComparisonRow> CampaignReport::summary() const {
 
 std::string value_text(const Quantity& quantity, std::optional<double> value) {
   if (!value) return "";
+  if (quantity.form == Form::share) return grouped(*value, 2);
   if (!quantity.effect()) return grouped(*value, info(quantity.metric).decimals);
   int const decimals = quantity.form == Form::difference ? info(quantity.metric).decimals : 2;
   std::string const text = grouped(*value, decimals);
@@ -246,7 +249,29 @@ std::string summary_text(const CampaignReport& report) {
     totals.push_back({q.question->id, fmt::format("{}/{}", q.present, q.declared),
                       fmt::format("{}", q.compared), fmt::format("{}", q.same_sign),
                       fmt::format("{}", q.zero)});
-  return text + aligned_table(totals, 0);
+  text += aligned_table(totals, 0);
+  std::vector<std::vector<std::string>> aims = {{"aim", "asked for", "found", ""}};
+  for (QuestionFindings const& q : report.questions)
+    for (AimFinding const& a : q.aims)
+      if (a.places > 0)
+        aims.push_back({a.aim->name, bound_text(a), found_text(a), verdict_text(a)});
+  return aims.size() == 1 ? text : text + '\n' + aligned_table(aims, 0);
+}
+
+std::string bound_text(const AimFinding& a) {
+  char const* const unit = a.aim->of == Aim::Of::preemptions ? "" : " %";
+  return fmt::format("{} {}{}", a.aim->at_most() ? "at most" : "at least", a.aim->bound, unit);
+}
+
+std::string found_text(const AimFinding& a) {
+  if (!a.finding.value) return "not run";
+  std::string const value = value_text(a.quantity, a.finding.value);
+  return a.aim->of == Aim::Of::preemptions ? value : value + " %";
+}
+
+std::string verdict_text(const AimFinding& a) {
+  if (a.reached) return *a.reached ? "reached" : "missed";
+  return fmt::format("open: {} of {} places, not all seeds", a.places, a.aim->places.size());
 }
 
 std::string report_json(const CampaignReport& report) {
@@ -269,6 +294,15 @@ std::string report_json(const CampaignReport& report) {
     question["effects_compared"] = q.compared;
     question["same_sign"] = q.same_sign;
     question["zero"] = q.zero;
+    for (AimFinding const& a : q.aims) {
+      Json aim = {{"aim", a.aim->name},
+                  {a.aim->at_most() ? "at_most" : "at_least", a.aim->bound},
+                  {"places", a.aim->places.size()},
+                  {"places_found", a.places}};
+      if (a.reached) aim["reached"] = *a.reached;
+      aim.update(json_of(a.quantity, a.finding));
+      question["aims"].push_back(std::move(aim));
+    }
     for (TestFinding const& t : q.tests)
       question["tests"].push_back(json_of(row_of(q.question->id, t)));
     for (ReadoutFinding const& r : q.effects)

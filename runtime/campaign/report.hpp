@@ -23,11 +23,12 @@ struct QuestionFindings {
   std::vector<TestFinding> tests;       ///< of every family that reads its experiments
   std::vector<ReadoutFinding> effects;  ///< other effects, with or without a value of the paper
   std::vector<ReadoutFinding> levels;   ///< absolute figures that the paper prints
-  std::size_t declared = 0;             ///< entries of its experiments
-  std::size_t present = 0;              ///< of these, with a cell
-  std::size_t compared = 0;             ///< effects with a sign of the paper and a value of ours
-  std::size_t same_sign = 0;            ///< of these
-  std::size_t zero = 0;  ///< of these, where ours is exactly 0 and the paper's is not
+  std::vector<AimFinding> aims;
+  std::size_t declared = 0;   ///< entries of its experiments
+  std::size_t present = 0;    ///< of these, with a cell
+  std::size_t compared = 0;   ///< effects with a sign of the paper and a value of ours
+  std::size_t same_sign = 0;  ///< of these
+  std::size_t zero = 0;       ///< of these, where ours is exactly 0 and the paper's is not
 };
 
 /// One line of the summary, and of any table of effects.
@@ -69,12 +70,18 @@ std::string summary_text(const CampaignReport& report);
 /// {"schema", "version", "figures", "cells_present", "choices",
 ///  "questions": [{"id", "question", "cells_declared", "cells_present", "missing",
 ///  "effects_compared",
-///   "same_sign", "tests", "effects", "levels"}]}; every finding lists the files of its cells by
+///   "same_sign", "aims", "tests", "effects", "levels"}]}; every finding lists the files of its
+///   cells by
 /// seed. Equal folders give equal bytes.
 std::string report_json(const CampaignReport& report);
 
 /// One self-contained page. `cells` is the way from the page to the folder of the cells' files.
 std::string report_html(const CampaignReport& report, const std::string& cells);
+
+/// What an aim asks for, what was found, and "reached", "missed" or what keeps it open.
+std::string bound_text(const AimFinding& aim);
+std::string found_text(const AimFinding& aim);
+std::string verdict_text(const AimFinding& aim);
 
 /// A value in the unit of a quantity, as tables show it; effects carry their sign.
 std::string value_text(const Quantity& quantity, std::optional<double> value);

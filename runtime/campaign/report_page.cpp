@@ -20,6 +20,7 @@ section{margin-top:44px;border-top:1px solid var(--axis);padding-top:2px}
 section h2{margin-top:18px}
 h3{font-size:15.5px;margin:22px 0 8px}
 details+.figures{margin-top:12px}
+.card+.figures{margin-top:16px}
 .card+.card,.figures+.card,.figures+h3{margin-top:16px}
 .figures.single{grid-template-columns:minmax(0,640px)}
 .badge{display:inline-block;border:1px solid var(--axis);border-radius:9px;padding:0 8px;
@@ -174,7 +175,7 @@ class Page {
     out += fmt::format("<p>{}</p>\n", verdict_sentence(q));
     out += design(q);
     if (q.present == 0) return out + missing(q) + "</section>\n";
-    out += figures_html(report_, q, cells_);
+    out += aims(q, badge) + figures_html(report_, q, cells_);
     out += tests(q, badge) + effects(q, badge) + levels(q, badge) + absolute(q, badge) + missing(q);
     if (q.question->id == "Q6") out += choices();
     return out + "</section>\n";
@@ -242,6 +243,30 @@ class Page {
                        "paper’s p", "ours", "interval", "seeds +/-", "adjusted p", "decision",
                        "sign", "seeds"},
                       rows);
+  }
+
+  std::string aims(const QuestionFindings& q, const std::string& badge) const {
+    std::string rows;
+    for (AimFinding const& a : q.aims) {
+      Contrast const& c = a.quantity.contrast;
+      std::string const verdict = verdict_text(a);
+      rows += "<tr>" + cell(a.aim->name, "name") + cell(bound_text(a)) + cell(found_text(a)) +
+              cell(interval_text(a.quantity, a.finding.low, a.finding.high)) +
+              cell(verdict, !a.reached   ? "soft"
+                            : *a.reached ? "same"
+                                         : "other") +
+              cell(fmt::format("{}: {}", c.experiment, a.quantity.text()), "text") +
+              cell(fmt::format("{}", a.aim->places.size())) + "<td>" +
+              cells_html(a.quantity, a.finding, cells_) + "</td></tr>\n";
+    }
+    if (rows.empty()) return "";
+    return "<h3>Aims of S2 under best" + badge + "</h3>" +
+           table_html(
+               {"aim", "asked for", "found", "seed range", "verdict", "|at", "places", "seeds"},
+               rows,
+               "<p class=\"soft\">Means over seeds of the seedwise shares or gains. Where an "
+               "aim has several places, the one that is worst for it is shown; all others "
+               "are in the tables below. Compared as shown.</p>");
   }
 
   static std::string decision(const TestFinding& t) {

@@ -60,6 +60,9 @@ constexpr std::array<MetricInfo, metric_count> metrics = {{
     {"shallower", "shallower", "/state_history/initial/transitions/shallower", episodes, 1, 3},
     {"replay_different", "admissions whose replay differs", "/state_history/replay/different", "",
      1, 0},
+    {"orphaned_fraction", "orphaned checkpoints (%)", "/result/orphaned_fraction", "", 100, 2},
+    {"preemptions_300", "preemptions for 300 requests", "/result/preemptions", "/result/completed",
+     300, 2},
 }};
 
 std::optional<double> number_at(const Json& cell, std::string_view pointer) {

@@ -56,8 +56,10 @@ enum class Metric : std::uint8_t {
   share_deeper,
   share_shallower,
   replay_different,
+  orphaned,
+  preemptions_300,  ///< for 300 requests
 };
-inline constexpr std::size_t metric_count = static_cast<std::size_t>(Metric::replay_different) + 1;
+inline constexpr std::size_t metric_count = static_cast<std::size_t>(Metric::preemptions_300) + 1;
 
 struct MetricInfo {
   const char* name;      ///< as in run_fields(), timebases or state_history

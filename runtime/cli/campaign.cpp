@@ -52,15 +52,6 @@ std::string digest_of_file(const char* option, const std::filesystem::path& path
   return digest_of(*text);
 }
 
-bool knows_policy(const std::string& policy) {
-  try {
-    parse_policy(policy);
-    return true;
-  } catch (const UsageError&) {
-    return false;
-  }
-}
-
 CampaignSettings settings_of(const CampaignOptions& options) {
   CampaignSettings settings;
   settings.executor = options.executor;
@@ -82,8 +73,7 @@ CampaignSettings settings_of(const CampaignOptions& options) {
   settings.policies = options.policies;
   for (std::string const& policy : options.policies) parse_policy(policy);
   if (settings.policies.empty())
-    std::copy_if(std::begin(beyond_policies), std::end(beyond_policies),
-                 std::back_inserter(settings.policies), knows_policy);
+    settings.policies.assign(std::begin(beyond_policies), std::end(beyond_policies));
   return settings;
 }
 

@@ -68,10 +68,7 @@ void add_compare(CLI::App& app, Action& action) {
                    "rows: S0, S1, S2, D0, D0-M512, infinite, byte-exact")
       ->delimiter(',')
       ->capture_default_str();
-  command
-      ->add_option("--policy", options->policies,
-                   "policies: paper, path-safe, greedy-dual, best; +reuse, +retention, "
-                   "+prefix-aware and +tails may follow")
+  command->add_option("--policy", options->policies, fmt::format("policies: {}", policy_words))
       ->delimiter(',')
       ->capture_default_str();
   command->add_flag("--no-references", options->no_references,

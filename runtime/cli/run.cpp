@@ -68,12 +68,7 @@ void add_run(CLI::App& app, Action& action) {
   command
       ->add_option("--org", options->organization, "S0, S1, S2, D0, D0-M512, infinite, byte-exact")
       ->capture_default_str();
-  command
-      ->add_option(
-          "--policy", options->policy,
-          "paper, path-safe, greedy-dual or best; +reuse, +retention, +prefix-aware and +tails may "
-          "follow")
-      ->capture_default_str();
+  command->add_option("--policy", options->policy, policy_words)->capture_default_str();
   command->add_option("--trace", options->trace,
                       "write the state history, for hybridstate trace (not with --seeds above 1)");
   command

@@ -128,16 +128,31 @@ void ServingOptions::add_to(CLI::App& app) {
 
 PolicyChoice parse_policy(const std::string& text) {
   PolicyChoice choice;
+  choice.text = text;
+  auto const number = [&](std::string_view digits, double most) {
+    double value = 0;
+    char const* const end = digits.data() + digits.size();
+    auto const parsed = std::from_chars(digits.data(), end, value);
+    if (parsed.ec != std::errc{} || parsed.ptr != end || !(value >= 0) || !(value < most))
+      throw UsageError(fmt::format("--policy {}: {} must be a number from 0 to below {}", text,
+                                   digits.empty() ? "what follows the colon" : digits, most));
+    return value;
+  };
+  bool scored = false;
   for (std::size_t at = 0, plus = 0; plus != std::string::npos; at = plus + 1) {
     plus = text.find('+', at);
     std::string_view const word = std::string_view(text).substr(at, plus - at);
-    if (at == 0 && word == "path-safe") {
+    bool const marconi = word == "marconi" || word.starts_with("marconi:");
+    if (at == 0 && (word == "path-safe" || word == "branch-point")) {
       choice.order = OrderPolicy::path_safe;
+      choice.branch_points = word == "branch-point";
     } else if (at == 0 && (word == "greedy-dual" || word == "best")) {
       choice.order = OrderPolicy::greedy_dual;
       if (word == "greedy-dual") continue;
       choice.reuse_beyond_joint = true;
       choice.placement = Placement{PlacementKind::junction, 1};
+    } else if (at == 0 && word == "paper") {
+      continue;
     } else if (at > 0 && word == "reuse") {
       choice.reuse_beyond_joint = true;
     } else if (at > 0 && word == "prefix-aware") {
@@ -146,24 +161,51 @@ PolicyChoice parse_policy(const std::string& text) {
       choice.tails = true;
     } else if (at > 0 && word == "retention") {
       choice.retention = true;
-    } else if (at > 0 || word != "paper") {
-      throw UsageError(fmt::format(
-          "--policy {}: unknown; use paper, path-safe, greedy-dual or best, with +reuse, "
-          "+retention, +prefix-aware or +tails appended",
-          text));
+    } else if (at > 0 && word == "last") {
+      choice.placement = Placement{PlacementKind::last_only, 1};
+    } else if (at > 0 && word == "junction") {
+      choice.placement = Placement{PlacementKind::junction, 1};
+    } else if (at > 0 && word.starts_with("headroom:")) {
+      choice.headroom = number(word.substr(9), 1);
+    } else if (choice.branch_points && word == "adaptive-headroom") {
+      choice.adaptive_headroom = true;
+    } else if (choice.order == OrderPolicy::greedy_dual && word == "unpriced") {
+      choice.priced = false;
+    } else if (choice.order == OrderPolicy::greedy_dual && !scored && marconi) {
+      scored = true;
+      choice.score.kind = StateScore::marconi;
+      if (word.size() > 7) choice.score.alpha = number(word.substr(8), 1e6);
+    } else if (choice.order == OrderPolicy::greedy_dual && !scored && word == "clairvoyant") {
+      scored = true;
+      choice.score.kind = StateScore::clairvoyant;
+    } else {
+      throw UsageError(
+          fmt::format("--policy {}: \"{}\" does not fit; use {}", text, word, policy_words));
     }
   }
+  if (choice.headroom && choice.prices())
+    throw UsageError(
+        fmt::format("--policy {}: its admissions are priced; headroom goes with +unpriced", text));
   return choice;
 }
 
-void apply(const PolicyChoice& choice, ServingPolicy& policy) {
-  policy.order = choice.order;
-  policy.reuse_beyond_joint |= choice.reuse_beyond_joint;
-  policy.prefix_aware = choice.prefix_aware;
-  if (choice.tails) policy.tail_tokens = tail_quarter_tokens;
-  if (choice.placement) policy.placement = *choice.placement;
-  if (choice.retention && policy.retention.mode == RetentionMode::none)
-    policy.retention.mode = RetentionMode::holders;
+void apply(const PolicyChoice& choice, RunSpec& spec) {
+  if (spec.cpu != nullptr && choice.score.kind == StateScore::clairvoyant)
+    throw UsageError(fmt::format(
+        "--policy {}: the next uses are known in simulation only; leave out --executor cpu",
+        choice.text));
+  spec.order = choice.order;
+  spec.branch_points.protect = choice.branch_points;
+  spec.adaptive_headroom = choice.adaptive_headroom;
+  spec.score = choice.score;
+  spec.priced = choice.priced;
+  spec.reuse_beyond_joint |= choice.reuse_beyond_joint;
+  spec.prefix_aware = choice.prefix_aware;
+  if (choice.tails) spec.tail_tokens = tail_quarter_tokens;
+  if (choice.placement) spec.placement = *choice.placement;
+  spec.named_headroom = choice.headroom.value_or(0);
+  if (choice.retention && spec.retention.mode == RetentionMode::none)
+    spec.retention.mode = RetentionMode::holders;
 }
 
 std::string tails_problem(const RunSpec& spec) {
@@ -178,12 +220,12 @@ std::string tails_problem(const RunSpec& spec) {
 
 void check_headroom(double headroom, const std::vector<std::string>& policies) {
   bool const used = std::any_of(policies.begin(), policies.end(), [](const std::string& policy) {
-    return parse_policy(policy).order != OrderPolicy::greedy_dual;
+    return !parse_policy(policy).prices();
   });
   if (headroom > 0 && !used)
     throw UsageError(
         fmt::format("--headroom {}: greedy-dual and best price admissions instead; "
-                    "leave it out, or use paper or path-safe",
+                    "leave it out, or use paper, path-safe or +unpriced",
                     headroom));
 }
 

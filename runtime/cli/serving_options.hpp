@@ -59,20 +59,35 @@ struct ServingOptions {
   void add_to(CLI::App& app);
 };
 
-/// One policy of "--policy": an order, and behind plus signs what is added to it: "reuse" (of
-/// attention beyond J), "retention" (holders'), "prefix-aware" (admission), "tails" (last blocks in
-/// quarters). "best" is the greedy-dual order with re-use and states at junctions.
+/// The presets of "--policy", and what may follow them behind plus signs.
+inline constexpr const char* policy_words =
+    "paper, path-safe, branch-point, greedy-dual or best, then any of +reuse, +retention, "
+    "+prefix-aware, +tails, +last, +junction, +headroom:F; branch-point: +adaptive-headroom; "
+    "greedy-dual "
+    "and best: +unpriced, +marconi, +marconi:ALPHA, +clairvoyant";
+
+/// One policy of "--policy" (docs/policies.md): what it says beside single options.
 struct PolicyChoice {
+  std::string text;
   OrderPolicy order = OrderPolicy::paper;
+  bool branch_points = false;
+  bool adaptive_headroom = false;
+  ScoreRule score;
+  bool priced = true;
   bool reuse_beyond_joint = false;
   bool retention = false;
   bool prefix_aware = false;
   bool tails = false;
-  std::optional<Placement> placement;  ///< what the policy prescribes
+  std::optional<Placement> placement;
+  std::optional<double> headroom;
+
+  /// Its gate asks for a price, not for headroom.
+  bool prices() const { return order == OrderPolicy::greedy_dual && priced; }
 };
+/// Throws UsageError with one sentence, here and below.
 PolicyChoice parse_policy(const std::string& text);
 /// Adds the choice to what single options said.
-void apply(const PolicyChoice& choice, ServingPolicy& policy);
+void apply(const PolicyChoice& choice, RunSpec& spec);
 
 /// One sentence when the arm's attention blocks leave nothing for tails to share, else empty.
 std::string tails_problem(const RunSpec& spec);

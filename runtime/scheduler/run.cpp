@@ -56,9 +56,19 @@ OrganizationKind kind_of(Arm arm) {
 
 std::string policy_name(const ServingPolicy& policy) {
   constexpr const char* orders[] = {"paper", "path-safe", "greedy-dual"};
-  bool const best = policy.order == OrderPolicy::greedy_dual && policy.reuse_beyond_joint &&
-                    policy.placement.kind == PlacementKind::junction;
+  bool const greedy = policy.order == OrderPolicy::greedy_dual;
+  bool const best =
+      greedy && policy.reuse_beyond_joint && policy.placement.kind == PlacementKind::junction;
   std::string name = best ? "best" : orders[static_cast<int>(policy.order)];
+  if (policy.order == OrderPolicy::path_safe && policy.branch_points.protect) {
+    name = "branch-point";
+    if (policy.adaptive_headroom) name += " + adaptive headroom";
+  }
+  if (greedy && policy.score.kind == StateScore::marconi)
+    name += fmt::format(" + Marconi-like score (alpha = {})", policy.score.alpha);
+  if (greedy && policy.score.kind == StateScore::clairvoyant) name += " + next uses known";
+  if (greedy && !policy.priced) name += " + admission without a price";
+  if (policy.named_headroom > 0) name += fmt::format(" + headroom {}", policy.named_headroom);
   if (policy.reuse_beyond_joint && !best) name += " + reuse beyond J";
   if (policy.prefix_aware) name += " + prefix-aware admission";
   if (policy.tail_tokens > 0) name += " + tails";

@@ -13,6 +13,7 @@
 
 #include "executor/cpu/executor.hpp"
 #include "scheduler/content.hpp"
+#include "scheduler/future_uses.hpp"
 #include "scheduler/run.hpp"
 #include "scheduler/scheduler.hpp"
 #include "scheduler/step_statistics.hpp"
@@ -70,6 +71,29 @@ struct ByteExactGate {
     return held() + wants <= capacity ? -1 : 0;
   }
 };
+
+/// The gate of a run under a policy: need and headroom, or prices.
+struct ServingGate : FixedHeadroom {
+  std::optional<PricedGate> priced;
+
+  void set_time(std::int64_t now_ns) noexcept {
+    if (priced) priced->set_time(now_ns);
+  }
+  void observe_step(std::int64_t ns) noexcept {
+    if (priced) priced->observe_step(ns);
+  }
+  /// Without prices there is no need for a market.
+  bool stands_by_refusal(const AdmissionView& view) const noexcept {
+    return !priced || priced->stands_by_refusal(view);
+  }
+  int refusing_pool(const AdmissionView& view) const noexcept {
+    return priced ? priced->refusing_pool(view) : FixedHeadroom::refusing_pool(view);
+  }
+  int refusing_pool(const AdmissionView& view, Market& market) const noexcept {
+    return priced->refusing_pool(view, market);
+  }
+};
+static_assert(pricing_gate<ServingGate>);
 
 /// What M_X is counted with; absent for reference rows.
 std::optional<LiveStorage> live_storage_of(const RunSpec& spec);
@@ -134,7 +158,8 @@ RunResult serve(const RunSpec& spec, const Workload& workload, Cache& cache, Gat
   result.failures_deferred = totals.failures_deferred;
   result.failures_preempted = totals.failures_preempted;
   result.failures_alone = totals.failures_alone;
-  if constexpr (pricing_gate<Gate>) result.pricing = gate.record();
+  if constexpr (pricing_gate<Gate>)
+    if (gate.priced) result.pricing = gate.priced->record();
   statistics.finish(result);
   if (spec.tail_tokens > 0) {
     TailStatistics& tails = result.tails.emplace(statistics.tails());
@@ -205,18 +230,22 @@ inline CacheOptions cache_options(const RunSpec& spec, const Workload& workload)
   return options;
 }
 
-inline FixedHeadroom headroom_gate(const RunSpec& spec, const BudgetPlan& plan) {
-  FixedHeadroom gate;
-  for (int pool = 0; pool < pool_count(kind_of(spec.arm)); ++pool)
-    gate.headroom[pool] =
-        static_cast<Units>(std::floor(spec.headroom * static_cast<double>(plan.units[pool])));
+inline ServingGate serving_gate(const RunSpec& spec, const BudgetPlan& plan, std::int64_t scale) {
+  ServingGate gate;
+  if (spec.order == OrderPolicy::greedy_dual && spec.priced) {
+    double const seconds = 1e-12 * static_cast<double>(scale) / 1000;
+    gate.priced.emplace(static_cast<double>(spec.law.base_ps) * seconds,
+                        static_cast<double>(spec.law.prefill_token_ps) * seconds);
+    return gate;
+  }
+  for (int pool = 0; pool < pool_count(kind_of(spec.arm)); ++pool) {
+    auto const part_of = [&, units = static_cast<double>(plan.units[pool])](double fraction) {
+      return static_cast<Units>(std::floor(fraction * units));
+    };
+    gate.headroom[pool] = part_of(spec.named_headroom > 0 ? spec.named_headroom : spec.headroom);
+    gate.adaptive[pool] = part_of(spec.adaptive_headroom ? adaptive_fraction : 0);
+  }
   return gate;
-}
-
-inline PricedGate priced_gate(const RunSpec& spec, std::int64_t scale) {
-  double const seconds = 1e-12 * static_cast<double>(scale) / 1000;
-  return {static_cast<double>(spec.law.base_ps) * seconds,
-          static_cast<double>(spec.law.prefill_token_ps) * seconds};
 }
 
 /// Builds the organization with `make(units)` and serves under the order that the spec names.
@@ -231,20 +260,16 @@ RunResult run_with(const RunSpec& spec, const Workload& workload, const BlockIds
     usable[pool] = plan.units[pool] > spec.null_units ? plan.units[pool] - spec.null_units : 0;
   Organization organization = make(usable);
   TraceSession trace(spec, organization.block_tokens(), organization.checkpoint_tokens());
-  auto const through = [&](auto& cache, auto& gate) {
+  ServingPolicy policy = spec;
+  std::optional<FutureUses> future;
+  if (policy.score.kind == StateScore::clairvoyant)
+    policy.score.next_uses = &future.emplace(workload, ids, organization.checkpoint_tokens());
+  ServingGate gate = serving_gate(spec, plan, scale);
+  auto const served = [&](auto& cache) {
     return spec.cpu != nullptr ? serve_cpu(spec, workload, cache, gate)
                                : serve_simulated(spec, workload, ids, cache, gate, scale);
   };
-  auto const served = [&]<class Cache>(Cache& cache) {
-    if constexpr (Cache::OrderType::scores_states) {
-      PricedGate priced = priced_gate(spec, scale);
-      return through(cache, priced);
-    } else {
-      FixedHeadroom fixed = headroom_gate(spec, plan);
-      return through(cache, fixed);
-    }
-  };
-  RunResult result = with_cache(std::move(organization), cache_options(spec, workload), spec,
+  RunResult result = with_cache(std::move(organization), cache_options(spec, workload), policy,
                                 served, trace.observer());
   trace.close();
   result.budget_bytes = plan.layer_bytes();

@@ -24,13 +24,22 @@ struct ServingPolicy {
   SlabPosition slab_position = SlabPosition::by_last_state;  ///< of the paper's order
   Placement placement;
   bool reuse_beyond_joint = false;
-  bool prefix_aware = false;  ///< admission by what is left to compute, see Scheduler
-  Tokens tail_tokens = 0;     ///< parts of the slabs that tails share; 0: whole blocks
+  bool prefix_aware = false;       ///< admission by what is left to compute, see Scheduler
+  Tokens tail_tokens = 0;          ///< parts of the slabs that tails share; 0: whole blocks
+  BranchPoints branch_points;      ///< of the path-safe order
+  double named_headroom = 0;       ///< f that comes with the policy, before RunSpec::headroom
+  bool adaptive_headroom = false;  ///< with it: see adaptive_fraction
+  ScoreRule score;     ///< of the greedy-dual order; run_workload() sees into the future
+  bool priced = true;  ///< and its gate: by price, or by need and headroom as others
   Retention retention;
   Pinning pinning;
   bool fences = false;
   std::uint32_t fence_lag = 0;
 };
+
+/// Adaptive headroom: admissions leave the units of cached protected states alone, up to this part
+/// of each pool.
+inline constexpr double adaptive_fraction = 0.4;
 
 /// In words, for headings, e.g. "paper + reuse beyond J".
 std::string policy_name(const ServingPolicy& policy);
@@ -58,12 +67,12 @@ auto with_cache(Organization organization, const CacheOptions& options, const Se
     return use(cache);
   }
   if (policy.order == OrderPolicy::path_safe) {
-    JointCache<Organization, PathSafeLru, Observer> cache(std::move(organization), options,
-                                                          PathSafeLru{}, observer);
+    JointCache<Organization, PathSafeLru, Observer> cache(
+        std::move(organization), options, PathSafeLru{policy.branch_points}, observer);
     return use(cache);
   }
   JointCache<Organization, GreedyDual, Observer> cache(std::move(organization), options,
-                                                       GreedyDual{}, observer);
+                                                       GreedyDual{policy.score}, observer);
   return use(cache);
 }
 

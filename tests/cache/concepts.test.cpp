@@ -72,6 +72,7 @@ struct NoFlag {};
 NEAR_MISS(CountsNothing, static constexpr NoFlag counts_states_below{};);
 NEAR_MISS(KeepsNothing, static constexpr NoFlag keeps_carriers{};);
 NEAR_MISS(ScoresNothing, static constexpr NoFlag scores_states{};);
+NEAR_MISS(AsksNothing, static constexpr NoFlag counts_requests{};);
 NEAR_MISS(ResizeOfOne, void resize(hs::Units){});
 NEAR_MISS(PublishedEndBool, bool published_end() const noexcept { return true; });
 NEAR_MISS(PublishedEndMayThrow, hs::ListEnd published_end() const { return {}; });

@@ -24,7 +24,7 @@ struct Tree {
   std::vector<std::int32_t> gone;
   hs::GreedyDual order;
 
-  explicit Tree(const std::vector<std::int32_t>& parents) {
+  explicit Tree(const std::vector<std::int32_t>& parents, hs::ScoreRule rule = {}) : order(rule) {
     for (std::int32_t const parent : parents) {
       hs::PrefixNode n;
       n.parent = parent;
@@ -130,6 +130,50 @@ TEST_CASE("victims: duplicates first, then the least score; the clock rises and 
   t.publish(5, 3);
   CHECK(t.score(5) == doctest::Approx(1.0 / 2 + 1.0 / 4));  // still below what was asked for once
   CHECK(t.score(0) == doctest::Approx(5.0 / 4));
+}
+
+TEST_CASE("the Marconi-like score by hand: uses of the memory's states, and FLOPs per byte") {
+  // 64 blocks hold 64 / 3 states: one more use is worth 3 / 64.
+  double const use = 3.0 / 64;
+  hs::ScoreRule const rule{hs::StateScore::marconi, 0.5, 1.0 / 512, nullptr};
+  Tree t({-1, 0, 1, 2, 0}, rule);
+  t.publish(0, 2);  // two blocks from the root: a token's mean context is one block
+  CHECK(t.score(0) == doctest::Approx(use + 0.5 * 2 * (1 + 1.0) / 5));
+  t.publish(1, 3);  // one block, two and a half of context
+  CHECK(t.score(1) == doctest::Approx(2 * use + 0.5 * 1 * (1 + 2.5) / 4));
+  for (int i = 0; i < 9; ++i) t.exit(3);  // demand is no part of it
+  CHECK(t.score(1) == doctest::Approx(2 * use + 0.5 * 1 * (1 + 2.5) / 4));
+  t.publish(2, 4);
+  t.order.make_keyless(t, 0, 3);  // and victims age nobody
+  CHECK(t.gone == std::vector<std::int32_t>{2});
+  CHECK(t.order.clock() == doctest::Approx(3 * use));
+  t.order.admitted(t, 9, {0});
+  t.exit(2);
+  CHECK(t.score(0) == doctest::Approx(4 * use + 0.5 * 2 * (1 + 1.0) / 3));
+}
+
+TEST_CASE("the clairvoyant order: never, then the latest use goes; admissions move it on") {
+  struct Uses : hs::NextUses {
+    std::uint64_t next(std::uint64_t path, std::uint64_t from) const noexcept override {
+      std::uint64_t const period = path;  // a multiple of it; 0: never
+      return period == 0 ? never : (from + period - 1) / period * period;
+    }
+  } const uses;
+  Tree t({-1, 0, 0, 0, 0}, {hs::StateScore::clairvoyant, 1, 0, &uses});
+  for (std::size_t n = 1; n <= 3; ++n) t.nodes[n].path = 5 * n;
+  t.order.admitted(t, 0, {});
+  for (std::int32_t s = 0; s < 4; ++s) t.publish(s, s + 1);  // next used by 5, 10, 15 and nobody
+  t.order.make_keyless(t, 0, 3);
+  CHECK(t.gone == std::vector<std::int32_t>{3});
+  t.order.admitted(t, 5, {});
+  t.exit(1);  // 10 as well now; the earlier release goes
+  t.order.make_keyless(t, 0, 6);
+  CHECK(t.gone == std::vector<std::int32_t>{3, 2});
+  t.order.admitted(t, 10, {});
+  t.exit(1);  // 15, before 20
+  t.exit(2);
+  t.order.make_keyless(t, 0, 9);
+  CHECK(t.gone == std::vector<std::int32_t>{3, 2, 1});
 }
 
 TEST_CASE("the market: what costs nothing is a sum, what requests came back to is an offer") {

@@ -67,7 +67,9 @@ TEST_CASE("every experiment has the cells that the paper counts") {
       {"matched-grid.isolation", 2 * 2 * 2 * 3},
       {"work.steps", 18},  // 36 of which half were traced
       {"best.paper-workload", 4 * 5 * 3 * (2 * 2 + 2) * 12},
+      {"best.options", 4 * 3 * 3 * (18 + 2) * 12},
       {"best.mooncake", 5 * (2 * 2 + 2)},
+      {"best.mooncake-options", 5 * (18 + 2)},
       {"best.mooncake-load", 0},  // its rates follow from best.mooncake
   };
   std::size_t found = 0;
@@ -93,6 +95,35 @@ TEST_CASE("what questions share is one cell") {
   // Appendix B.2: 72 fresh cells and 24 compatible existing R1 cells
   CHECK(distinct({"pinning.sweep", "Q5.high-load"}) == 72 + distinct({"Q5.high-load"}));
   CHECK(distinct({"best.paper-workload"}) == 4 * 5 * 12 * (3 * 5 + 1));  // one infinite memory
+  // Of the options, paper, path-safe and the bounds run there already.
+  CHECK(distinct({"best.paper-workload", "best.options"}) ==
+        distinct({"best.paper-workload"}) + 4 * 3 * 3 * 12 * 16);
+}
+
+TEST_CASE("the aims of best: one for each figure, over the places that are declared") {
+  CampaignSettings settings;
+  settings.policies = {"paper", "best"};
+  auto const aims = [&] { return declare(settings).find("best")->aims; };
+  std::vector<Aim> const without = aims();
+  REQUIRE(without.size() == 9 + 3);
+  CHECK(without[1].name == "of infinite memory: b83, 3 requests/s");
+  CHECK(without[1].bound == 99);
+  CHECK(without[1].places == std::vector<Contrast>{{"best.paper-workload", "S2 best", "b83 3/s q=1",
+                                                    "infinite", "b83 3/s q=1"}});
+  CHECK(without[9].of == Aim::Of::gain);
+  CHECK(without[9].places.size() == 4 * 5 * 3);
+  CHECK(without[11].places.size() == 4 * 5 * 3 + 4 * 3 * 3);
+  CHECK(without[11].places.front().baseline.empty());
+  settings.mooncake = "0123456789abcdef";
+  CHECK(aims().size() == 9 + 1 + 5 + 2);
+  settings.policies = {"paper"};
+  settings.mooncake.clear();
+  CHECK(aims().size() == 2);  // S2 best is an option still: orphans and preemptions
+  // A real executor cannot know what comes.
+  settings.executor = "cpu";
+  settings.model = "tiny:0123456789abcdef";
+  for (Entry const& entry : declare(settings).experiment("best.options")->entries)
+    CHECK(entry.cell.policy.find("clairvoyant") == std::string::npos);
 }
 
 TEST_CASE("seeds, pinning and lengths are those of each campaign") {

@@ -36,7 +36,7 @@ class MadeCampaign {
     CampaignSettings settings;
     settings.executor = executor;
     if (executor == "cpu") settings.model = "tiny:0123456789abcdef";
-    settings.policies = {"paper"};
+    settings.policies = {"paper", "best"};
     Catalogue const catalogue = declare(settings);
     folder_.declare(settings, catalogue, selection);
     std::map<std::string, double> rates;
@@ -101,7 +101,7 @@ const Json& question(const Json& report, const std::string& id) {
 }
 const Json& named(const Json& list, const std::string& name) {
   for (Json const& item : list)
-    if (item.at("name") == name) return item;
+    if (item.value("name", item.value("aim", "")) == name) return item;
   FAIL("nothing named ", name);
   return list;
 }
@@ -230,6 +230,58 @@ TEST_CASE("a family that lacks a seed decides nothing, and what is missing is sa
   std::string const page = report_html(report_of(Results(made.folder())), "cells");
   CHECK(page.find("1 not run yet</summary>" + lost.filename().string()) != std::string::npos);
   CHECK(page.find("None of its cells were run.") != std::string::npos);
+}
+
+TEST_CASE("aims: shares and gains at least, counts at most, the worst place decides") {
+  MadeCampaign const made({{"Q5", SeedFilter()}, {"bursts", SeedFilter()}}, high_load);
+  Results const results(made.folder());
+  auto const at = [](const std::string& point, const std::string& baseline) {
+    return Contrast{"Q5.high-load", "D0", point, baseline, baseline.empty() ? "" : point};
+  };
+  Aim aim{"share", Aim::Of::share, 98, {at("b108 4.5/s", "S2")}};
+  AimFinding found = judge(results, aim);
+  CHECK(std::abs(*found.finding.value - 98) < 1e-9);
+  CHECK(found.finding.seeds.size() == 9);
+  CHECK(found.finding.seeds[0].cells.size() == 2);
+  CHECK(found_text(found) == "98.00 %");
+  aim.bound = 97.99;
+  CHECK(verdict_text(judge(results, aim)) == "reached");
+  aim.bound = 98.01;
+  CHECK(verdict_text(judge(results, aim)) == "missed");
+  aim = {"gain", Aim::Of::gain, -2.01, {at("b63 3/s", "S2"), at("b108 4.5/s", "S2")}};
+  found = judge(results, aim);
+  CHECK(found.quantity.contrast.arm_point == "b108 4.5/s");
+  CHECK(found.places == 2);
+  CHECK(found_text(found) == "-2.00 %");
+  CHECK(bound_text(found) == "at least -2.01 %");
+  CHECK(verdict_text(found) == "reached");
+  aim.places.push_back({"caps.cap8", "D0", "cap 8", "S2", "cap 8"});  // was not run
+  found = judge(results, aim);
+  CHECK_FALSE(found.reached);
+  CHECK(verdict_text(found) == "open: 2 of 3 places, not all seeds");
+  aim = {"none", Aim::Of::preemptions, 0.5, {at("b63 3/s", "")}};  // these cells count none
+  found = judge(results, aim);
+  CHECK(found_text(found) == "not run");
+  CHECK(bound_text(found) == "at most 0.5");
+  CHECK_FALSE(found.reached);
+}
+
+TEST_CASE("the aims of best stand on the page, with their cells") {
+  MadeCampaign const made(
+      {{"best", SeedFilter("first:1")}}, [](const Experiment&, const Entry& entry) {
+        return entry.arm == "infinite" ? 500.0 : entry.arm == "S2 best" ? 490.0 : 400.0;
+      });
+  Json const report = made.json();
+  Json const& aim =
+      named(question(report, "best").at("aims"), "of infinite memory: b63, 3 requests/s");
+  check_near(aim.at("value"), 98, 1e-9);
+  CHECK_FALSE(aim.contains("reached"));  // one seed of twelve
+  CHECK(aim.at("by_seed")[0].at("cells").size() == 2);
+  std::string const page = report_html(report_of(Results(made.folder())), "cells");
+  CHECK(page.find("Aims of S2 under best") != std::string::npos);
+  CHECK(page.find("open: 1 of 1 places, not all seeds") != std::string::npos);
+  std::string const text = summary_text(report_of(Results(made.folder())));
+  CHECK(text.find("of infinite memory: b63, 3 requests/s") != std::string::npos);
 }
 
 TEST_CASE("the command: page, JSON, and every number leads to cells that are there") {

@@ -49,6 +49,8 @@ struct Setup {
   hs::CacheOptions options;
   hs::SlabPosition slab_position = hs::SlabPosition::by_last_state;
   Keys keys = Keys::real;
+  hs::BranchPoints branch_points;
+  hs::ScoreRule score;
   std::uint32_t gate_percent = 20;  ///< admissions that ask for headroom
   bool forks = true;
   bool invalidations = true;
@@ -58,8 +60,8 @@ struct Setup {
 struct Seen {
   std::uint64_t operations = 0, adopted_tokens = 0, reused_tokens = 0, writes = 0, copies = 0,
                 cross = 0, in_place = 0, lost = 0, full_index = 0, protected_reclaims = 0,
-                runs_with_reuse = 0, offers = 0, retained = 0, retained_yielded = 0, pins = 0,
-                pins_over_budget = 0, pins_yielded = 0, tails_grown = 0, tails_filled = 0,
+                runs_with_reuse = 0, offers = 0, guarded = 0, retained = 0, retained_yielded = 0,
+                pins = 0, pins_over_budget = 0, pins_yielded = 0, tails_grown = 0, tails_filled = 0,
                 tail_copies = 0;
   void add(const Seen& o) {
     operations += o.operations;
@@ -81,14 +83,26 @@ struct Seen {
     tails_filled += o.tails_filled;
     tail_copies += o.tail_copies;
     offers += o.offers;
+    guarded += o.guarded;
     runs_with_reuse += o.reused_tokens > 0 ? 1 : 0;
   }
 };
 
+/// Any function of the path will do.
+struct PathUses : hs::NextUses {
+  std::uint64_t next(std::uint64_t path, std::uint64_t) const noexcept override {
+    return path % 3 == 0 ? never : path % 1000;
+  }
+};
+inline const PathUses path_uses;
+
 /// Fixed headroom, and a record of what a pricing gate is told.
 struct WitnessGate : hs::FixedHeadroom {
   static constexpr bool stands_by_refusal(const hs::AdmissionView&) noexcept { return false; }
-  using hs::FixedHeadroom::refusing_pool;
+  int refusing_pool(const hs::AdmissionView& view) const noexcept {
+    guarded = view.guarded[0] + view.guarded[1] > 0;
+    return hs::FixedHeadroom::refusing_pool(view);
+  }
   int refusing_pool(const hs::AdmissionView& view, hs::Market& told) const noexcept {
     seen = told;
     asked = true;
@@ -96,6 +110,7 @@ struct WitnessGate : hs::FixedHeadroom {
   }
   mutable hs::Market seen;
   mutable bool asked = false;
+  mutable bool guarded = false;
 };
 
 inline hs::StateLayout layout_of(const Setup& s) {
@@ -131,6 +146,9 @@ class Harness {
     lines_.assign(std::size_t{o.pool(Organization::state_pool).capacity()} * slots(), 0);
     live_.resize(setup.options.max_sequences);
     model_.vanished = [this](const Node& n) { return !find(n); };
+    model_.next_use = [this](const Node& n) {
+      return path_uses.next(cache_.index()[find(n)].path, 0);
+    };
   }
 
   /// Empty when all went well, else what went wrong and where.
@@ -176,6 +194,8 @@ class Harness {
   static Order order(const Setup& s) {
     Order o;
     if constexpr (std::is_same_v<Order, hs::PaperOrder>) o.slab_position = s.slab_position;
+    if constexpr (std::is_same_v<Order, hs::PathSafeLru>) o = Order(s.branch_points);
+    if constexpr (std::is_same_v<Order, hs::GreedyDual>) o = Order(s.score);
     return o;
   }
 
@@ -219,6 +239,10 @@ class Harness {
         static_cast<double>(s.state_units * o.unit_bytes(s.state_pool) +
                             (s.slots > 0 ? s.slots_per_state * o.unit_bytes(0) / s.slots : 0));
     s.state_blocks = state_bytes / static_cast<double>(s.attention_units * o.unit_bytes(0));
+    s.age_of_use = 1 / std::max(1.0, std::min<double>(o.max_states(),
+                                                      o.max_attention_blocks() / s.state_blocks));
+    if (s.order == OrderKind::path_safe) s.branch_points = setup_.branch_points;
+    s.score = setup_.score;
     s.slab_position = setup_.slab_position;
     s.placement = setup_.options.placement.kind;
     s.every = setup_.options.placement.every;
@@ -359,12 +383,16 @@ class Harness {
     doing_ = "admit";
     if (random_.chance(10)) live.junction = random_.below(longest());
     WitnessGate gate;
-    if (random_.chance(setup_.gate_percent)) gate.headroom = {{random_.below(6), random_.below(3)}};
+    if (random_.chance(setup_.gate_percent)) {
+      gate.headroom = {{random_.below(6), random_.below(3)}};
+      gate.adaptive = {{random_.below(12), random_.below(6)}};
+    }
     hs::AdmitRequest const request{live.requester, live.max_tokens, live.junction};
     auto const market = model_.market(model_.lookup(live.request));
     hs::Admission const a = cache_.admit(p, request, gate, random_.chance(50) ? &match : nullptr);
     if (gate.asked) check_market(gate.seen, market);
-    Answer const m = model_.admit(-1, live.request, live.max_tokens, gate.headroom, live.junction);
+    seen_.guarded += gate.guarded ? 1 : 0;
+    Answer const m = model_.admit(-1, live.request, live.max_tokens, gate, live.junction);
     check_answer(a, m);
     check(a.sequence.value == m.sequence, "the same sequence handle");
     if (a.sequence && wrong_.empty()) begin(a, live);

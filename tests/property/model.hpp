@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <hybridstate/cache/types.hpp>
+#include <hybridstate/policy/greedy_dual.hpp>
 #include <hybridstate/policy/reclaim_order.hpp>
 #include <list>
 #include <map>
@@ -49,6 +50,9 @@ struct Shape {
   Units row_blocks = 0;
   OrderKind order = OrderKind::paper;
   double state_blocks = 1;  ///< bytes of a state over those of an attention block
+  double age_of_use = 1;    ///< of the Marconi-like score
+  hs::ScoreRule score;
+  hs::BranchPoints branch_points;
   hs::SlabPosition slab_position = hs::SlabPosition::by_last_state;
   hs::PlacementKind placement = hs::PlacementKind::dense;
   Units every = 1;
@@ -67,6 +71,8 @@ struct Node {
   std::map<std::vector<TokenId>, std::unique_ptr<Node>> children;
   std::vector<int> blocks, states;  ///< handles, oldest first
   std::uint32_t kids = 0, exits = 0;
+  std::uint32_t passed = 0;       ///< requests, as branch points count them
+  std::uint32_t passed_gone = 0;  ///< most of a child that is no more
   std::set<std::uint64_t> requesters;
   std::uint64_t touched = 0;
   std::uint64_t bared = ~std::uint64_t{0};
@@ -158,6 +164,8 @@ class Model {
 
   /// Tells which of several equally old nodes the code removed: asked for each candidate.
   std::function<bool(const Node&)> vanished;
+  /// What the code's NextUses says.
+  std::function<std::uint64_t(const Node&)> next_use;
   std::string complaint;
 
   const std::list<int>& list(int pool) const { return list_[pool]; }
@@ -231,6 +239,7 @@ class Model {
     for (Node* n : path) {
       n->touched = stamp_;
       n->entered = true;
+      if (n->parent != nullptr) n->passed = std::min(255U, n->passed + 1);
     }
     return e;
   }
@@ -269,7 +278,7 @@ class Model {
 
   // --- admission ---------------------------------------------------------------------------------
 
-  Answer admit(int into, const Request& r, Tokens max_tokens, hs::PoolUnits headroom,
+  Answer admit(int into, const Request& r, Tokens max_tokens, const hs::FixedHeadroom& gate,
                Tokens junction = 0) {
     Answer a;
     a.match = lookup(r);
@@ -299,7 +308,8 @@ class Model {
         return refuse(why, pool, a.need, available());
       }
       for (int p = 0; p < shape_.pools; ++p)
-        if (a.need[p] + headroom[p] > available()[p])
+        if (a.need[p] + gate.headroom[p] + std::min(gate.adaptive[p], guarded()[p]) >
+            available()[p])
           return refuse(hs::Refusal::wait_units, p, a.need, available());
     } else if (!fits(a.need, {})) {
       a.need = admission_need(r, junction, a.match, a.match.joint > 0 ? 1 : 2);
@@ -345,8 +355,10 @@ class Model {
       reference(false, state);
       s.states.push_back({state, a.match.joint});
       s.adopted = state;
-      states_.at(state).clock = score_clock_;
+      use(states_.at(state));
     }
+    if (shape_.branch_points.protect && ++admitted_ % shape_.branch_points.halving == 0)
+      for (auto& [key, n] : roots_) halve(*n);
     if (pin >= 0) dereference(false, pin);
     a.sequence = seq;
     a.available = available();
@@ -549,7 +561,7 @@ class Model {
       if (n == nullptr || n->end != h.boundary) continue;
       o.node = n;
       o.published = step_;
-      o.clock = score_clock_;
+      use(o);
       n->states.push_back(h.state);
       ++counters.published_checkpoints;
     }
@@ -729,6 +741,15 @@ class Model {
     }
     return m;
   }
+  /// Whole units under cached states at branch points.
+  hs::PoolUnits guarded() const {
+    double const share = shape_.slots > 0 ? 1.0 * shape_.slots_per_state / shape_.slots : 0;
+    double states = 0;
+    for (auto const& [h, o] : states_) states += cached(o) && rank(o) > 0 ? 1 : 0;
+    hs::PoolUnits units;
+    units[shape_.state_pool] = static_cast<Units>(states * (shape_.state_units + share));
+    return units;
+  }
   std::uint64_t payload_tokens() const {
     std::uint64_t n = 0;
     for (auto const& [h, o] : blocks_) n += o.filled;
@@ -843,6 +864,7 @@ class Model {
           roots_.erase(n->root);
         } else {
           --n->parent->kids;
+          n->parent->passed_gone = std::max(n->parent->passed_gone, n->passed);
           n->parent->bared = stamp_;  // removable only now: the order among equals is not followed
           std::vector<TokenId> const tokens = n->tokens;
           n->parent->children.erase(tokens);
@@ -1279,40 +1301,66 @@ class Model {
       ++blocks;
     return blocks;
   }
+  void use(Object& state) {
+    if (shape_.score.kind == hs::StateScore::marconi) score_clock_ += shape_.age_of_use;
+    state.clock = score_clock_;
+  }
+  /// The documented scores.
+  double score(const Object& o) const {
+    Tokens const blocks = replay(o) / shape_.block;
+    double const size = shape_.state_blocks + path(o);
+    hs::ScoreRule const& rule = shape_.score;
+    if (rule.kind == hs::StateScore::clairvoyant) return -static_cast<double>(next_use(*o.node));
+    if (rule.kind == hs::StateScore::greedy_dual)
+      return o.clock + (1 + 4.0 * o.node->exits) * blocks / size;
+    double const middle = (o.node->end / shape_.block - 0.5 * blocks) * shape_.block;
+    return o.clock + rule.alpha * blocks * (1 + rule.context_cost * middle) / size;
+  }
+  void halve(Node& n) const {
+    n.passed /= 2;
+    n.passed_gone /= 2;
+    for (auto& [t, c] : n.children) halve(*c);
+  }
+  /// The class of a cached object where branch points are protected: later ones go later.
+  int rank(const Object& o) const {
+    if (!shape_.branch_points.protect) return 0;
+    Node const& n = *o.node;
+    if (o.attention) return n.passed >= 2 ? 1 : 0;
+    std::uint32_t most = n.passed_gone;
+    for (auto const& [t, c] : n.children) most = std::max(most, c->passed);
+    return n.passed >= 2 && most < n.passed ? 2 : 0;
+  }
+  std::pair<int, std::uint64_t> age(const Object& o) const { return {rank(o), o.released}; }
   /// The documented rule of GreedyDual: whether state `a` goes before state `b`.
   bool goes_first(int a, int b) const {
-    auto const rank = [&](int h) {
+    auto const order = [&](int h) {
       Object const& o = states_.at(h);
       bool const duplicate = o.node->states.front() != h;
-      double const score = o.clock + (1 + 4.0 * o.node->exits) * (replay(o) / shape_.block) /
-                                         (shape_.state_blocks + path(o));
-      return std::make_tuple(!duplicate, duplicate ? 0 : score, o.released);
+      return std::make_tuple(!duplicate, duplicate ? 0 : score(o), o.released);
     };
-    return rank(a) < rank(b);
+    return order(a) < order(b);
   }
-  /// The documented rule of PathSafeLru: whole objects, oldest release first among the allowed. Of
+  /// The documented rule of PathSafeLru: whole objects, by class and release among the allowed. Of
   /// GreedyDual: needless attention, then states.
   void make_keyless(int pool, Units k) {
     bool const greedy = shape_.order == OrderKind::greedy_dual;
     while (keyless(pool) < k) {
       int block = -1, state = -1;
       for (auto const& [h, o] : blocks_)
-        if (cached(o) && !needed(h) && (block < 0 || o.released < blocks_.at(block).released))
-          block = h;
+        if (cached(o) && !needed(h) && (block < 0 || age(o) < age(blocks_.at(block)))) block = h;
       for (auto const& [h, o] : states_)
-        if (cached(o) && (state < 0 || (greedy ? goes_first(h, state)
-                                               : o.released < states_.at(state).released)))
+        if (cached(o) &&
+            (state < 0 || (greedy ? goes_first(h, state) : age(o) < age(states_.at(state)))))
           state = h;
       if (shape_.pools == 2 && pool == 1) block = -1;
       if ((greedy || (shape_.pools == 2 && pool == 0)) && block >= 0) state = -1;
-      if (block >= 0 && (state < 0 || blocks_.at(block).released < states_.at(state).released)) {
+      if (block >= 0 && (state < 0 || age(blocks_.at(block)) < age(states_.at(state)))) {
         kill(true, block, Why::reclaimed);
       } else if (state >= 0) {
         Object const& o = states_.at(state);
-        if (greedy && o.node->states.front() == state)
-          score_clock_ = std::max(score_clock_, o.clock + (1 + 4.0 * o.node->exits) *
-                                                              (replay(o) / shape_.block) /
-                                                              (shape_.state_blocks + path(o)));
+        if (greedy && shape_.score.kind == hs::StateScore::greedy_dual &&
+            o.node->states.front() == state)
+          score_clock_ = std::max(score_clock_, score(o));
         kill(false, state, Why::reclaimed);
       } else {
         // Only attention under a state in use is left (its own attention was invalidated).
@@ -1528,6 +1576,7 @@ class Model {
   Step step_ = 0;
   std::uint64_t stamp_ = 0, clock_ = 0;
   double score_clock_ = 0;
+  std::uint64_t admitted_ = 0;
 };
 
 }  // namespace naive

@@ -91,6 +91,11 @@ inline Setup nth_setup(std::uint64_t n, bool dual) {
   }
   // Parts of one token; in a block of four also of two.
   if (r.chance(40)) s.options.tail_tokens = s.block == 4 && r.chance(30) ? 2 : 1;
+  s.branch_points = {r.chance(50), 4 + r.below(30)};
+  s.score.kind = static_cast<hs::StateScore>(r.below(3));
+  s.score.alpha = r.below(5) / 2.0;
+  s.score.context_cost = 0.01;
+  s.score.next_uses = &path_uses;
   if (dual) s.units = {{10 + r.below(30), geometry == 1 ? 18 + r.below(27) : 2 + r.below(8)}};
   return s;
 }
@@ -107,7 +112,9 @@ inline std::string describe(const Setup& s, std::uint64_t seed) {
       << s.options.bare_nodes_per_unit << ", retention "
       << static_cast<int>(s.options.retention.mode) << "/" << s.options.retention.distinct << "/"
       << static_cast<int>(s.options.retention.yield) << ", pinning " << s.options.pinning.distinct
-      << "/" << s.options.pinning.protection_budget << ", tails of " << s.options.tail_tokens;
+      << "/" << s.options.pinning.protection_budget << ", branch points " << s.branch_points.protect
+      << "/" << s.branch_points.halving << ", score " << static_cast<int>(s.score.kind) << "/"
+      << s.score.alpha << ", tails of " << s.options.tail_tokens;
   return out.str();
 }
 
@@ -118,10 +125,11 @@ inline void report(const std::string& name, const Seen& seen) {
                << seen.lost << " losses, " << seen.cross << " cross-invalidations, "
                << seen.full_index << " full indices, " << seen.protected_reclaims
                << " protected reclaims, " << seen.retained << " retained, " << seen.retained_yielded
-               << " of them given up, " << seen.offers << " offers, " << seen.pins << " pins, "
-               << seen.pins_over_budget << " over budget, " << seen.pins_yielded
-               << " given up, tails: " << seen.tails_grown << " grown, " << seen.tails_filled
-               << " filled their slab, " << seen.tail_copies << " copied");
+               << " of them given up, " << seen.offers << " offers, " << seen.guarded
+               << " with guarded states, " << seen.pins << " pins, " << seen.pins_over_budget
+               << " over budget, " << seen.pins_yielded << " given up, tails: " << seen.tails_grown
+               << " grown, " << seen.tails_filled << " filled their slab, " << seen.tail_copies
+               << " copied");
 }
 
 /// Every other combination keeps states as the preset `best` does.

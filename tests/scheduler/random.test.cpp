@@ -108,6 +108,11 @@ RunSpec random_spec(Chance& chance, Arm arm) {
   spec.fence_lag = spec.fences ? chance.below(4) : 0;
   spec.keep_timeline = chance.one_in(2);
   if (arm != Arm::d0 && chance.one_in(2)) spec.tail_tokens = tail_quarter_tokens;
+  spec.branch_points = {chance.one_in(2), 3};
+  spec.adaptive_headroom = chance.one_in(2);
+  spec.score.kind =
+      chance.of({StateScore::greedy_dual, StateScore::marconi, StateScore::clairvoyant});
+  spec.priced = chance.one_in(2);
   return spec;
 }
 

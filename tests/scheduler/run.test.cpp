@@ -325,6 +325,21 @@ TEST_CASE("a policy's name says everything that is not the paper's") {
   CHECK(policy_name(spec) == "best + prefix-aware admission");
   spec.tail_tokens = tail_quarter_tokens;
   CHECK(policy_name(spec) == "best + prefix-aware admission + tails");
+  spec.tail_tokens = 0;
+  spec.score = {StateScore::marconi, 0.5};
+  spec.priced = false;
+  CHECK(policy_name(spec) ==
+        "best + Marconi-like score (alpha = 0.5) + admission without a price + prefix-aware "
+        "admission");
+  spec.score = {StateScore::clairvoyant};
+  spec.priced = true;
+  CHECK(policy_name(spec) == "best + next uses known + prefix-aware admission");
+  spec = paper_spec(Arm::s2);
+  spec.order = OrderPolicy::path_safe;
+  spec.branch_points.protect = true;
+  CHECK(policy_name(spec) == "branch-point");
+  spec.adaptive_headroom = true;
+  CHECK(policy_name(spec) == "branch-point + adaptive headroom");
 }
 
 TEST_CASE("tails are counted, and their copies take time") {

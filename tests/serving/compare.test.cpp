@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 #include <string>
 
@@ -73,6 +74,38 @@ TEST_CASE("compare prints a row per organization and two references, and nothing
        {"\nS0 ", "\nS1 ", "\nS2 ", "\nD0 ", "\ninfinite memory", "\nbyte-exact bound"})
     CHECK_MESSAGE(o.out.find(row) != std::string::npos, row);
   CHECK(o.out.find("simulated") != std::string::npos);
+}
+
+TEST_CASE("policies are put together by their names") {
+  Folder const folder;
+  struct Case {
+    const char* policy;
+    const char* name;
+  };
+  constexpr Case cases[] = {
+      {"paper+headroom:0.27+last", "paper + headroom 0.27 + last boundary only"},
+      {"branch-point+adaptive-headroom+reuse", "branch-point + adaptive headroom + reuse beyond J"},
+      {"best+clairvoyant+prefix-aware", "best + next uses known + prefix-aware admission"},
+      {"best+retention", "best + holders' retention (K = 2)"},
+      {"greedy-dual+junction+unpriced+marconi:2",
+       "greedy-dual + Marconi-like score (alpha = 2) + admission without a price + junctions"}};
+  std::string policies = "paper";
+  for (Case const& c : cases) policies += std::string(",") + c.policy;
+  std::string const json = folder.at("all.json");
+  Outcome const o = folder.run(
+      "compare --no-references --orgs S2 --requests 60 --rate 6 --seeds 1 "
+      "--policy " +
+      policies + " --json " + json);
+  CHECK_MESSAGE(o.code == 0, o.err);
+  auto const runs = nlohmann::json::parse(read(json))["runs"];
+  REQUIRE(runs.size() == 1 + std::size(cases));
+  std::set<double> different;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    if (i > 0) CHECK(runs[i]["policy"] == cases[i - 1].name);
+    different.insert(runs[i]["output_throughput"].get<double>());
+    CHECK(runs[i].contains("price_weighed") == (i == 3 || i == 4));
+  }
+  CHECK(different.size() == runs.size());
 }
 
 TEST_CASE("equal seeds give byte-equal JSON on any number of threads") {
@@ -179,6 +212,14 @@ TEST_CASE("bad input: one sentence, exit code 2, nothing on stdout, old files un
            {"compare --workload other", "other"},
            {"compare --orgs S3", "S3"},
            {"compare --policy better", "better"},
+           {"compare --policy paper+clairvoyant", "\"clairvoyant\" does not fit"},
+           {"compare --policy path-safe+adaptive-headroom", "branch-point: +adaptive-headroom"},
+           {"compare --policy best+marconi+clairvoyant", "\"clairvoyant\" does not fit"},
+           {"compare --policy best+marconi:much", "much must be a number"},
+           {"compare --policy paper+headroom:1", "1 must be a number"},
+           {"compare --policy paper+headroom:", "follows the colon"},
+           {"compare --policy best+headroom:0.1", "goes with +unpriced"},
+           {"run --policy paper+unpriced", "\"unpriced\" does not fit"},
            {"compare --budget 3parsecs", "3parsecs"},
            {"compare --budget b63 --memory 1GiB", "--memory"},
            {"compare --model gpt", "gpt"},

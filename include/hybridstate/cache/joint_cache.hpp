@@ -146,6 +146,10 @@ class JointCache {
       exit_at(at, entry, now);
       entry.split = false;  // the path ends here and leaves nothing
     }
+    if constexpr (ReclaimOrder::counts_requests) {
+      View view{*this};
+      order_.entered(view, at);
+    }
     let_go(at);
     // Deepest first, so that a parent is never less recent than its child.
     for (NodeIndex n = at; n; n = {index_[n].parent}) index_.touch(n, stamp_);
@@ -1448,8 +1452,8 @@ class JointCache {
     PoolUnits need = admission_need(boundaries, a.match);
     if (active_ > 0) {
       if (!fits(need)) return refuse(shortage(need));
-      AdmissionView view{prompt.length,     joint,  active_,           need,      available(), {},
-                         request.requester, freed_, adopting(a.match), crossing()};
+      AdmissionView view{prompt.length,     joint,  active_,           need,       available(), {},
+                         request.requester, freed_, adopting(a.match), crossing(), guarded()};
       for (int pool = 0; pool < pools; ++pool) view.pools[pool] = &organization_.pool(pool);
       if (int const pool = ask(gate, view, this->checkpoint(a.match)); pool >= 0)
         return refuse({Refusal::wait_units, static_cast<std::int8_t>(pool), need, available()});
@@ -1535,6 +1539,16 @@ class JointCache {
     units[Organization::state_pool] += use.ssm + use.conv;
     return units;
   }
+  /// Units under the cached states that the order protects, whole ones.
+  PoolUnits guarded() noexcept {
+    PoolUnits units;
+    if constexpr (ReclaimOrder::counts_requests) {
+      double held[max_pools] = {};
+      View{*this}.add_units(held, order_.guarded(), 0);
+      for (int pool = 0; pool < pools; ++pool) units[pool] = static_cast<Units>(held[pool]);
+    }
+    return units;
+  }
   template <class Gate>
   int ask(const Gate& gate, const AdmissionView& view,
           [[maybe_unused]] StateHandle adopted) noexcept {
@@ -1593,15 +1607,15 @@ class JointCache {
       reference(checkpoint);
       row_states(seq)[s.states++] = {checkpoint, m.joint};
       s.adopted = checkpoint;
-      if constexpr (ReclaimOrder::scores_states) {
-        View view{*this};
-        order_.adopted(view, {ObjectKind::checkpoint, checkpoint.value});
-      }
       event_on(m.joint_node, {.kind = EventKind::adopt,
                               .object = ObjectKind::checkpoint,
                               .request = request.requester,
                               .tokens = m.joint,
                               .handle = checkpoint.value});
+    }
+    if constexpr (ReclaimOrder::scores_states || ReclaimOrder::counts_requests) {
+      View view{*this};
+      order_.admitted(view, request.requester, s.adopted);
     }
     ++version_;
   }

@@ -24,6 +24,7 @@ struct AdmissionView {
   std::uint64_t freed = 0;                ///< changes when units become available
   PoolUnits adopting;  ///< of `need`, what the adopted checkpoint and its path hold already
   PoolUnits crossing;  ///< what passing one checkpoint boundary takes, without slots
+  PoolUnits guarded;   ///< under cached states that the reclaim order protects
 };
 
 /// A cached state that requests have asked for, and what its loss would cost.
@@ -52,14 +53,17 @@ concept admission_gate = requires(const G& gate, const AdmissionView& view) {
 };
 
 /// need + H <= available in every pool (paper section 4.4). H = floor(f * B) is the caller's: B is
-/// the planner's unit count.
+/// the planner's unit count. To it comes, up to `adaptive` units, what the cached states hold that
+/// the order protects, so that admissions leave those alone.
 struct FixedHeadroom {
   PoolUnits headroom;
+  PoolUnits adaptive;
 
   int refusing_pool(const AdmissionView& view) const noexcept {
     for (int pool = 0; pool < max_pools; ++pool)
-      if (view.pools[pool] != nullptr &&
-          std::uint64_t{view.need[pool]} + headroom[pool] > view.available[pool])
+      if (view.pools[pool] != nullptr && std::uint64_t{view.need[pool]} + headroom[pool] +
+                                                 std::min(adaptive[pool], view.guarded[pool]) >
+                                             view.available[pool])
         return pool;
     return -1;
   }

@@ -12,6 +12,32 @@
 
 HYBRIDSTATE_NAMESPACE_BEGIN
 
+/// Who will use what, for simulations that know their requests.
+class NextUses {
+ public:
+  static constexpr std::uint64_t never = ~std::uint64_t{0};
+  virtual ~NextUses() = default;
+  /// The first requester from `from` on, numbered by arrival, that will use a state on the node
+  /// with this PrefixNode::path; or `never`.
+  virtual std::uint64_t next(std::uint64_t path, std::uint64_t from) const noexcept = 0;
+};
+
+enum class StateScore : std::uint8_t {
+  greedy_dual,
+  marconi,      ///< recency, and computation saved per byte
+  clairvoyant,  ///< the next use, which a NextUses knows
+};
+
+/// By what GreedyDual ranks states.
+struct ScoreRule {
+  StateScore kind = StateScore::greedy_dual;
+  double alpha = 1;  ///< marconi: weight of the computation saved against recency
+  /// marconi: by how much a token of context raises the FLOPs of one after it. 1.8e-5 is
+  /// Falcon-H1-7B: 4 * 44 * 12 * 128 FLOPs beside 15.2e9.
+  double context_cost = 1.8e-5;
+  const NextUses* next_uses = nullptr;  ///< clairvoyant: borrowed
+};
+
 /// The reclaim order of the preset `best`: path safety, and greedy-dual ageing of what is left.
 /// Units come, in this order, from
 ///   1. attention that no live state needs, oldest release first;
@@ -24,6 +50,13 @@ HYBRIDSTATE_NAMESPACE_BEGIN
 /// is the clock at which the state was published or last adopted; the clock rises to the score of
 /// each victim of step 3, so that what nobody asks for ages.
 ///
+/// Step 3 can rank by other scores, for comparison. `marconi`, after Pan et al. (MLSys 2025), is
+/// u + alpha * saved / size: u counts publications and adoptions up to the state's own last one, in
+/// units of the states that the memory can hold; saved is the replay in FLOPs of a block at the
+/// start. Theirs takes 1 / age, normalizes both terms over all candidates at each eviction (O(n))
+/// and lets no node with two children go. `clairvoyant` lets the state go whose next use is last,
+/// those without one first.
+///
 /// Scores are exact at all times. Published states are kept in depth-first order of the tree, each
 /// node knowing the first and the last at or below it: a publication or a loss finds the states
 /// whose score it changes without a search. O(depth + log n) each, plus the states below a node
@@ -33,10 +66,15 @@ class GreedyDual {
   static constexpr bool counts_states_below = true;
   static constexpr bool keeps_carriers = true;
   static constexpr bool scores_states = true;
+  static constexpr bool counts_requests = false;
   static constexpr double exit_weight = 4;
+
+  GreedyDual() = default;
+  explicit GreedyDual(ScoreRule rule) noexcept : rule_(rule) {}
 
   void resize(const OrderSizes& sizes) {
     state_blocks_ = sizes.state_blocks;
+    age_of_use_ = 1 / std::max(1.0, std::min<double>(sizes.states, sizes.blocks / state_blocks_));
     blocks_.resize(sizes.blocks);
     duplicates_ = IndexedHeap<std::uint64_t>(sizes.states);
     scored_ = IndexedHeap<Score>(sizes.states);
@@ -75,7 +113,7 @@ class GreedyDual {
   void published(View& view, ObjectRef state) noexcept {
     std::int32_t const s = state.handle;
     NodeIndex const n = view.node_of(state);
-    states_[s].clock = clock_;
+    use(s);
     link(view, s, n);
     std::int32_t shortened = none;  // the only state that had a path up to where this one joins it
     for (NodeIndex m = n; m; m = {view.node(m).parent})
@@ -101,8 +139,9 @@ class GreedyDual {
       refresh_below(view, n);
   }
   template <class View>
-  void adopted(View&, ObjectRef state) noexcept {
-    states_[state.handle].clock = clock_;
+  void admitted(View&, std::uint64_t requester, StateHandle from) noexcept {
+    if (from) use(from.value);
+    next_ = std::max(next_, requester + 1);
   }
   template <class View>
   void demand_changed(View& view, NodeIndex n) noexcept {
@@ -117,7 +156,8 @@ class GreedyDual {
       } else if (!duplicates_.empty()) {
         view.reclaim({ObjectKind::checkpoint, duplicates_.top()});
       } else if (!scored_.empty()) {
-        clock_ = std::max(clock_, scored_.top_key().score);
+        if (rule_.kind == StateScore::greedy_dual)
+          clock_ = std::max(clock_, scored_.top_key().score);
         view.reclaim({ObjectKind::checkpoint, scored_.top()});
       } else {  // attention under a state in use whose sequence lost its own to an invalidation
         UnitIndex const u = first_cached(view.pool(pool));
@@ -171,7 +211,7 @@ class GreedyDual {
     }
   };
   struct Scored {
-    double clock = 0;  ///< c
+    double clock = 0;  ///< c, or u
     std::uint64_t released = 0;
     Units replay = 0;  ///< blocks from the nearest published state above
     Units path = 0;    ///< blocks that it alone needs
@@ -197,6 +237,26 @@ class GreedyDual {
     }
   }
 
+  void use(std::int32_t s) noexcept {
+    if (rule_.kind == StateScore::marconi) clock_ += age_of_use_;
+    states_[s].clock = clock_;
+  }
+  template <class View>
+  double score_of(const View& view, const Scored& state, const PrefixNode& node) const noexcept {
+    double const size = state_blocks_ + state.path;
+    switch (rule_.kind) {
+      case StateScore::marconi: {
+        double const middle = (node.depth - 0.5 * state.replay) * view.block_tokens();
+        return state.clock + rule_.alpha * state.replay * (1 + rule_.context_cost * middle) / size;
+      }
+      case StateScore::clairvoyant:
+        return -static_cast<double>(rule_.next_uses->next(node.path, next_));
+      case StateScore::greedy_dual:
+        break;
+    }
+    return state.clock + (1 + exit_weight * node.exits) * state.replay / size;
+  }
+
   /// Everything about one state again, in or out.
   template <class View>
   void refresh(View& view, std::int32_t s) noexcept {
@@ -216,9 +276,7 @@ class GreedyDual {
       while (view.node(above).oldest_state < 0 && view.node(above).depth > 0)
         above = {view.node(above).parent};
       state.replay = node.depth - view.node(above).depth;
-      scored_.insert(s, {state.clock + (1 + exit_weight * node.exits) * state.replay /
-                                           (state_blocks_ + state.path),
-                         state.released});
+      scored_.insert(s, {score_of(view, state, node), state.released});
     } else {
       duplicates_.insert(s, state.released);
     }
@@ -272,8 +330,11 @@ class GreedyDual {
     tree_links_.unlink(tree_, s);
   }
 
+  ScoreRule rule_;
   double state_blocks_ = 1;
   double clock_ = 0;
+  double age_of_use_ = 0;   ///< marconi: what one more use adds to the clock
+  std::uint64_t next_ = 0;  ///< clairvoyant: the first requester that was not admitted yet
   std::uint64_t releases_ = 0;
   SafeAttention blocks_;
   IndexedHeap<std::uint64_t> duplicates_;  ///< cached states behind an older one on their node
