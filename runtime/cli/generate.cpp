@@ -23,6 +23,7 @@ struct GenerateOptions {
   Tokens max_tokens = 16;
   std::string organization = "S2";
   std::string carry = "bf16-per-token";
+  std::string executor = "cpu";
   cpu::SamplingOptions sampling;
   unsigned threads = 0;
   Tokens token_budget = 2048;
@@ -71,6 +72,7 @@ int generate(const GenerateOptions& options) {
   std::vector<std::vector<TokenId>> generated;
   CpuSettings cpu;
   cpu.model = &model;
+  cpu.compute = parse_compute(options.executor);
   cpu.carry = parse_carry(options.carry);
   cpu.sampling = options.sampling;
   cpu.threads = options.threads;
@@ -111,8 +113,8 @@ int generate(const GenerateOptions& options) {
 }  // namespace
 
 void add_generate(CLI::App& app, Action& action) {
-  CLI::App* const command = app.add_subcommand(
-      "generate", "Generate tokens with a model on the CPU, in any organization");
+  CLI::App* const command =
+      app.add_subcommand("generate", "Generate tokens with a model, in any organization");
   auto const options = std::make_shared<GenerateOptions>();
   command->add_option("--model", options->model, "folder with config.json and *.safetensors")
       ->required();
@@ -124,6 +126,8 @@ void add_generate(CLI::App& app, Action& action) {
   command
       ->add_option("--carry", options->carry,
                    "stored recurrent state: fp32, bf16-per-token or bf16-at-grid")
+      ->capture_default_str();
+  command->add_option("--executor", options->executor, "cpu, cuda or interpreted")
       ->capture_default_str();
   command->add_option("--temperature", options->sampling.temperature, "0: greedy")
       ->capture_default_str();

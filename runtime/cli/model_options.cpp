@@ -13,6 +13,11 @@ cpu::Carry parse_carry(const std::string& text) {
   throw UsageError(fmt::format("--carry {}: use fp32, bf16-per-token or bf16-at-grid", text));
 }
 
+cpu::Compute parse_compute(const std::string& text, const char* beside) {
+  if (auto const compute = cpu::compute_named(text)) return *compute;
+  throw UsageError(fmt::format("--executor {}: use {}cpu, cuda or interpreted", text, beside));
+}
+
 Arm arm_option(const char* option, const std::string& name) {
   try {
     return parse_arm(name);

@@ -107,7 +107,9 @@ void ServingOptions::add_to(CLI::App& app) {
   s->add_option("--protection-budget", protection_budget, "most of each pool under pins")
       ->capture_default_str();
   s->add_option("--fences", fence_lag, "units wait until a step N steps later has run");
-  s->add_option("--executor", executor, "simulated, or cpu: run the model in the folder --model")
+  s->add_option("--executor", executor,
+                "simulated; or cpu, cuda, interpreted (the GPU's kernels on the CPU): run the "
+                "model in the folder --model")
       ->capture_default_str();
   s->add_option("--carry", carry,
                 "cpu: stored recurrent state: fp32, bf16-per-token or bf16-at-grid")
@@ -367,23 +369,26 @@ ServingSetup prepare(ServingOptions& options, std::uint32_t default_seeds) {
 
   RunSpec& spec = setup.spec;
   ModelPreset const* preset = nullptr;
-  if (options.executor != "simulated" && options.executor != "cpu")
-    throw UsageError(fmt::format("--executor {}: use simulated or cpu", options.executor));
-  if (options.executor == "cpu") {
+  if (options.executor != "simulated") {
+    cpu::Compute const compute = parse_compute(options.executor, "simulated, ");
     if (!options.config.empty() || options.tensor_parallel != 1)
       throw UsageError(
-          "--executor cpu runs one rank of the folder given with --model; leave out "
-          "--config and --tp");
+          fmt::format("--executor {} runs one rank of the folder given with --model; leave out "
+                      "--config and --tp",
+                      options.executor));
     setup.loaded = std::make_shared<const FalconH1Model>(FalconH1Model::load(options.model));
     setup.cpu = std::make_shared<CpuSettings>();
     setup.cpu->model = setup.loaded.get();
+    setup.cpu->compute = compute;
     setup.cpu->carry = parse_carry(options.carry);
     setup.cpu->threads = options.threads;
     spec.cpu = setup.cpu.get();
     spec.model = geometry_for(setup.loaded->config(), setup.cpu->carry);
-    setup.model_name =
-        fmt::format("{} on the CPU",
-                    std::filesystem::path(options.model).lexically_normal().filename().string());
+    setup.model_name = fmt::format(
+        "{} on {}", std::filesystem::path(options.model).lexically_normal().filename().string(),
+        compute == cpu::Compute::cpu    ? "the CPU"
+        : compute == cpu::Compute::cuda ? "a CUDA device"
+                                        : "the CPU, kernels interpreted");
   } else if (options.config.empty()) {
     preset = find_preset(options.model);
     if (preset == nullptr)

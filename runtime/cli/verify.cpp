@@ -27,6 +27,7 @@ struct VerifyOptions {
   std::uint64_t seed = 1;
   std::vector<std::string> organizations = {"S0", "S1", "S2", "D0", "D0-M512"};
   std::string carry = "all";
+  std::string executor = "cpu";
   std::string scenario = "all";
   std::string broken = "none";
   bool conditions = false;
@@ -209,13 +210,16 @@ verify::Counts record_run(const std::string& path, const std::vector<Job>& jobs,
 
 int verify_command(const VerifyOptions& options, bool organizations_named) {
   FalconH1Model const loaded = FalconH1Model::load(options.model);
-  verify::VerifyModel const model{&loaded, 1};
+  verify::VerifyModel const model{&loaded, 1, parse_compute(options.executor)};
+  bool const on_cpu = model.compute == cpu::Compute::cpu;
   std::optional<cpu::Condition> const broken = cpu::parse_condition(options.broken);
   if (!broken)
     throw UsageError(
         fmt::format("--break {}: use none, canonical-partition, lossless-checkpoint, "
                     "batch-invariance or same-provenance",
                     options.broken));
+  if (!on_cpu && (options.conditions || *broken != cpu::Condition::none))
+    throw UsageError("--conditions and --break: conditions are broken with --executor cpu only");
   std::vector<Arm> arms;
   for (std::string const& name : options.organizations) {
     arms.push_back(arm_option("--orgs", name));
@@ -229,7 +233,9 @@ int verify_command(const VerifyOptions& options, bool organizations_named) {
     return replay_command(options, model, arms, organizations_named);
   }
   std::vector<cpu::Carry> carries;
-  if (options.carry == "all")
+  if (options.carry == "all" && !on_cpu)
+    carries = {cpu::Carry::bf16_per_token, cpu::Carry::fp32};
+  else if (options.carry == "all")
     carries = {cpu::Carry::bf16_per_token, cpu::Carry::fp32, cpu::Carry::bf16_at_grid};
   else
     carries = {parse_carry(options.carry)};
@@ -341,6 +347,10 @@ void add_verify(CLI::App& app, Action& action) {
       ->add_option("--break", options->broken,
                    "give up one condition: canonical-partition, lossless-checkpoint, "
                    "batch-invariance or same-provenance")
+      ->capture_default_str();
+  command
+      ->add_option("--executor", options->executor,
+                   "of the served runs: cpu, cuda or interpreted (the GPU's kernels on the CPU)")
       ->capture_default_str();
   command->add_flag("--conditions", options->conditions,
                     "table: which named scenarios differ without which condition (first of --orgs "

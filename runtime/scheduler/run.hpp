@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "executor/cpu/kernels.hpp"
+#include "executor/cpu/forward.hpp"
 #include "executor/cpu/sampling.hpp"
 #include "executor/simulated.hpp"
 #include "model/weights.hpp"
@@ -40,9 +40,10 @@ const char* arm_name(Arm arm);
 Arm parse_arm(std::string_view name);
 OrganizationKind kind_of(Arm arm);
 
-/// A real model on the CPU instead of the step law.
+/// A real model instead of the step law.
 struct CpuSettings {
   const FalconH1Model* model = nullptr;
+  cpu::Compute compute = cpu::Compute::cpu;
   cpu::Carry carry = cpu::Carry::bf16_per_token;
   cpu::SamplingOptions sampling;
   unsigned threads = 0;  ///< 0: all of the machine

@@ -115,7 +115,7 @@ RunResult serve(const RunSpec& spec, const Workload& workload, Cache& cache, Gat
   RunResult result;
   result.organization = arm_name(spec.arm);
   result.policy = policy_name(spec);
-  result.executor = spec.cpu != nullptr ? "cpu" : "simulated";
+  result.executor = spec.cpu != nullptr ? compute_name(spec.cpu->compute) : "simulated";
   result.device = spec.cpu != nullptr ? "this machine" : spec.law.name;
   result.budget = spec.budget_text;
   result.block_tokens = cache.block_tokens();
@@ -208,9 +208,10 @@ RunResult serve_cpu(const RunSpec& spec, const Workload& workload, Cache& cache,
   options.carry = cpu.carry;
   options.max_tokens = spec.token_budget;
   options.threads = cpu.threads;
+  options.compute = cpu.compute;
   cpu::NullWitness witness;
-  cpu::CpuExecutor executor(cache, std::move(tensors), options, content, cpu.sampling,
-                            cpu::StepTime::measured, witness);
+  cpu::ModelExecutor executor(cache, std::move(tensors), options, content, cpu.sampling,
+                              cpu::StepTime::measured, witness);
   RealClock clock;
   RunResult result = serve(spec, workload, cache, gate, executor, clock, content);
   if (cpu.carry == cpu::Carry::bf16_at_grid) result.arena_bytes = executor.arena_bytes();

@@ -240,9 +240,11 @@ Counts verify_with(const Scenario& s, const VerifyModel& model, Cache& cache,
   options.broken = s.broken;
   options.max_tokens = s.token_budget;
   options.threads = model.threads;
+  options.compute = model.compute;
+  options.host_visible = true;
   Watcher<Cache, Tamper> watcher(s.workload, cache, references, counts, tamper);
-  cpu::CpuExecutor executor(cache, cpu::tensors_of(*model.model), options, content, s.sampling,
-                            cpu::StepTime::unit, watcher);
+  cpu::ModelExecutor executor(cache, cpu::tensors_of(*model.model), options, content, s.sampling,
+                              cpu::StepTime::unit, watcher);
   Inspector inspector(s, cache, executor, content, references, watcher.stores(), drive.record,
                       counts);
   if (drive.replay != nullptr) {

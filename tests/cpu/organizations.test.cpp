@@ -173,7 +173,7 @@ class Server {
   const Workload& workload_;
   TokenContent content_;
   Witness witness_;
-  CpuExecutor<Cache, Witness> executor_;
+  ModelExecutor<Cache, Witness> executor_;
   StepPlan plan_;
   std::vector<std::int32_t> units_;
 };

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <hybridstate/batch/tables.hpp>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "executor/cpu/forward.hpp"
 #include "executor/cpu/sampling.hpp"
 #include "executor/cpu/unit_memory.hpp"
+#include "executor/device/forward.hpp"
 #include "executor/device_error.hpp"
 #include "executor/step_plan.hpp"
 #include "scheduler/content.hpp"
@@ -32,7 +34,8 @@ enum class StepTime : std::uint8_t {
   unit,      ///< one millisecond each, so that schedules do not depend on the machine
 };
 
-/// Executes steps with a model, in the organization's units: attention through block tables, the
+/// Executes steps with a model, on the CPU or a device (ForwardOptions::compute), in the
+/// organization's units: attention through block tables, the
 /// recurrent step from source to destination member pages, the convolution through line ids.
 /// Nothing is gathered into a contiguous state; a resume copies nothing.
 ///
@@ -41,16 +44,17 @@ enum class StepTime : std::uint8_t {
 /// in the organization's unit and read back from there. Checkpoints must then lie at multiples of
 /// grid_tokens; DeviceError otherwise.
 template <joint_cache Cache, class Witness = NullWitness>
-class CpuExecutor {
+class ModelExecutor {
  public:
   using Organization = typename Cache::OrganizationType;
 
-  CpuExecutor(const Cache& cache, ModelTensors model, const ForwardOptions& options,
-              TokenContent& content, const SamplingOptions& sampling, StepTime time,
-              Witness& witness)
+  ModelExecutor(const Cache& cache, ModelTensors model, const ForwardOptions& options,
+                TokenContent& content, const SamplingOptions& sampling, StepTime time,
+                Witness& witness)
       : cache_(cache),
-        memory_(cache.organization(), options.carry == Carry::fp32),
-        forward_(std::move(model), options),
+        forward_(device::make_forward_pass(std::move(model), options, cache.options().max_sequences,
+                                           cache.options().max_sequence_tokens)),
+        memory_(cache.organization(), options.carry == Carry::fp32, *forward_),
         content_(content),
         sampling_(sampling),
         time_(time),
@@ -69,7 +73,7 @@ class CpuExecutor {
   }
 
   const UnitMemory<Organization>& memory() const noexcept { return memory_; }
-  const CpuForward& forward() const noexcept { return forward_; }
+  const ForwardPass& forward() const noexcept { return *forward_; }
   /// Bytes of the FP32 working states outside the pools; 0 unless Carry::bf16_at_grid (or C2
   /// broken).
   std::size_t arena_bytes() const noexcept { return arena_bytes_.size(); }
@@ -79,9 +83,9 @@ class CpuExecutor {
     for (BlockCopy const& copy : cache_.copies())
       memory_.copy_tokens(cache_.place(copy.from), cache_.place(copy.to), copy.tokens);
     build(plan);
-    forward_.run(chunks_, memory_.kv(), logits_);
+    forward_->run(chunks_, memory_.kv(), logits_);
     std::size_t row = 0;
-    std::size_t const width = forward_.config().vocabulary;
+    std::size_t const width = forward_->config().vocabulary;
     for (Chunk const& c : plan.chunks) {
       if (!c.samples) continue;
       std::span<const float> const logits = std::span(logits_).subspan(width * row++, width);
@@ -136,7 +140,7 @@ class CpuExecutor {
       witness_.chunk(c, f);
       chunks_.push_back(f);
     }
-    logits_.resize(samples * forward_.config().vocabulary);
+    logits_.resize(samples * forward_->config().vocabulary);
   }
 
   /// In the unit, in the arena, or in both: kept boundaries are in the unit; only a state between
@@ -187,8 +191,8 @@ class CpuExecutor {
   }
 
   const Cache& cache_;
+  std::unique_ptr<ForwardPass> forward_;
   UnitMemory<Organization> memory_;
-  CpuForward forward_;
   TokenContent& content_;
   SamplingOptions sampling_;
   Sampler sampler_;

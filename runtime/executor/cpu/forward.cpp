@@ -157,8 +157,8 @@ std::size_t CpuForward::workspace_bytes() const noexcept {
   return n * sizeof(float);
 }
 
-void check_batch(std::span<const ForwardChunk> chunks, const KvArena& kv,
-                 const FalconH1Config& c, std::uint32_t max_tokens, std::span<float> logits) {
+void check_batch(std::span<const ForwardChunk> chunks, const KvArena& kv, const FalconH1Config& c,
+                 std::uint32_t max_tokens, std::span<float> logits) {
   std::size_t tokens = 0;
   std::size_t rows = 0;
   std::size_t const conv_elements = std::size_t{c.conv_channels()} * (c.conv_width - 1);

@@ -87,7 +87,25 @@ struct ForwardChunk {
   bool decode = false;  ///< one generated token; matters under a broken condition only
 };
 
+/// What computes the forward pass.
+enum class Compute : std::uint8_t {
+  cpu,
+  interpreted,  ///< the GPU's kernels, interpreted on the CPU
+  cuda,
+};
+constexpr const char* compute_name(Compute compute) noexcept {
+  return compute == Compute::cpu ? "cpu" : compute == Compute::interpreted ? "interpreted" : "cuda";
+}
+/// Nothing for a name that compute_name() does not give.
+constexpr std::optional<Compute> compute_named(std::string_view name) noexcept {
+  for (Compute const compute : {Compute::cpu, Compute::interpreted, Compute::cuda})
+    if (name == compute_name(compute)) return compute;
+  return std::nullopt;
+}
+
 struct ForwardOptions {
+  Compute compute = Compute::cpu;
+  bool host_visible = false;  ///< units can be read on the host, whatever computes
   Carry carry = Carry::bf16_per_token;
   Dtype conv_dtype = Dtype::bf16;      ///< what the convolution's inputs are rounded to, always
   std::uint32_t max_tokens = 2048;     ///< of one batch

@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <hybridstate/batch/tables.hpp>
 #include <hybridstate/batch/views.hpp>
 #include <span>
@@ -19,13 +18,16 @@ namespace hybridstate::runtime::cpu {
 template <memory_organization Organization>
 class UnitMemory {
  public:
-  explicit UnitMemory(const Organization& organization, bool ssm_fp32)
+  /// In memory of the forward pass that will use it, which outlives this.
+  UnitMemory(const Organization& organization, bool ssm_fp32, ForwardPass& forward)
       : organization_(organization),
+        forward_(forward),
         shape_(batch_shape(organization, {})),
         layers_(organization.layout().group_layers()) {
     for (int pool = 0; pool < Organization::pools; ++pool) {
       layer_bytes_[pool] = hybridstate::layer_bytes(organization, pool);
-      bytes_[pool].resize(static_cast<std::size_t>(layer_bytes_[pool] * layers_));
+      auto const bytes = static_cast<std::size_t>(layer_bytes_[pool] * layers_);
+      bytes_[pool] = {forward.allocate(bytes), bytes};
     }
     ModelGeometry const model = organization.layout().model();
     int const a = Organization::attention_pool;
@@ -62,7 +64,8 @@ class UnitMemory {
   /// The same of a row of batch tables.
   StateRow row(const BatchRow::State& s) const noexcept { return {&states_, s.pages, s.lines}; }
 
-  /// All bytes of a pool, and how many of them a layer has.
+  /// All bytes of a pool, and how many of them a layer has. Readable where the host sees the
+  /// forward pass's memory (ForwardOptions::host_visible).
   std::span<const std::byte> bytes(int pool) const noexcept { return bytes_[pool]; }
   Bytes layer_bytes(int pool) const noexcept { return layer_bytes_[pool]; }
 
@@ -71,7 +74,7 @@ class UnitMemory {
     return block(place.block) * kv_.blocks.unit_stride + place.offset * kv_.blocks.strides.token;
   }
   /// Copies the first tokens of an attention block, all layers: of a fork, or of a tail.
-  void copy_tokens(AttentionPlace from, AttentionPlace to, Tokens tokens) noexcept {
+  void copy_tokens(AttentionPlace from, AttentionPlace to, Tokens tokens) {
     KvStrides const& k = kv_.blocks.strides;
     auto const bytes = static_cast<std::size_t>(tokens * k.token);
     for (std::uint32_t l = 0; l < layers_; ++l)
@@ -80,16 +83,17 @@ class UnitMemory {
           auto const at = [&](AttentionPlace place) {
             return kv_.blocks.base + l * kv_.layer_stride + offset(place) + head * k.head + part;
           };
-          std::memcpy(at(to), at(from), bytes);
+          forward_.copy(at(to), at(from), bytes);
         }
   }
 
  private:
   const Organization& organization_;
+  ForwardPass& forward_;
   BatchShape shape_;
   std::uint32_t layers_;
   Bytes layer_bytes_[max_pools] = {0, 0};
-  std::vector<std::byte> bytes_[max_pools];
+  std::span<std::byte> bytes_[max_pools];
   KvArena kv_;
   StateArena states_;
 };

@@ -26,14 +26,13 @@ void must(cudaError_t status, const char* what) {
 
 class CudaDevice final : public Device {
  public:
-  CudaDevice() {
+  explicit CudaDevice(bool host_visible) : host_visible_(host_visible) {
     int count = 0;
     cudaError_t const status = cudaGetDeviceCount(&count);
     if (status != cudaSuccess || count == 0)
-      throw DeviceError(
-          std::string("no CUDA device: ") +
-          cudaGetErrorString(status != cudaSuccess ? status : cudaErrorNoDevice) +
-          "; use --executor cpu");
+      throw DeviceError(std::string("no CUDA device: ") +
+                        cudaGetErrorString(status != cudaSuccess ? status : cudaErrorNoDevice) +
+                        "; use --executor cpu");
     cudaDeviceProp properties{};
     must(cudaGetDeviceProperties(&properties, 0), "properties");
     name_ = properties.name;
@@ -51,7 +50,8 @@ class CudaDevice final : public Device {
   std::string name() const override { return name_; }
   std::byte* allocate(std::size_t bytes) override {
     void* p = nullptr;
-    cudaError_t const status = cudaMalloc(&p, bytes == 0 ? 1 : bytes);
+    std::size_t const some = bytes == 0 ? 1 : bytes;
+    cudaError_t const status = host_visible_ ? cudaMallocManaged(&p, some) : cudaMalloc(&p, some);
     if (status == cudaErrorMemoryAllocation) {
       std::size_t free = 0;
       std::size_t total = 0;
@@ -87,9 +87,10 @@ class CudaDevice final : public Device {
   void copy(void* to, const void* from, std::size_t bytes) override {
     must(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream_), "copy");
   }
+  void wait() override { must(cudaStreamSynchronize(stream_), "step"); }
   void download(void* to, const void* from, std::size_t bytes) override {
     must(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_), "download");
-    must(cudaStreamSynchronize(stream_), "step");
+    wait();
   }
 
   void run(const kernels::EmbeddingJob& job) override { queue(launch_embedding(job, stream_)); }
@@ -120,6 +121,7 @@ class CudaDevice final : public Device {
     must(status, "launch");
   }
 
+  bool host_visible_;
   std::string name_;
   cudaStream_t stream_ = nullptr;
   cudaEvent_t staged_ = nullptr;
@@ -130,7 +132,9 @@ class CudaDevice final : public Device {
 
 }  // namespace
 
-std::unique_ptr<Device> cuda_device() { return std::make_unique<CudaDevice>(); }
+std::unique_ptr<Device> cuda_device(bool host_visible) {
+  return std::make_unique<CudaDevice>(host_visible);
+}
 
 }  // namespace hybridstate::runtime::device
 
@@ -138,7 +142,7 @@ std::unique_ptr<Device> cuda_device() { return std::make_unique<CudaDevice>(); }
 
 namespace hybridstate::runtime::device {
 
-std::unique_ptr<Device> cuda_device() {
+std::unique_ptr<Device> cuda_device(bool) {
   throw DeviceError("this binary was built without CUDA; use --executor cpu");
 }
 

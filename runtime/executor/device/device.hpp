@@ -31,7 +31,9 @@ class Device {
   /// In the order of the queue; `from` may be overwritten when the call returns.
   virtual void upload(void* to, const void* from, std::size_t bytes) = 0;
   virtual void copy(void* to, const void* from, std::size_t bytes) = 0;
-  /// Waits for all that is queued.
+  /// For all that is queued.
+  virtual void wait() = 0;
+  /// Waits, too.
   virtual void download(void* to, const void* from, std::size_t bytes) = 0;
 
   virtual void run(const kernels::EmbeddingJob& job) = 0;
@@ -52,7 +54,7 @@ class Device {
 std::unique_ptr<Device> interpreted_device();
 
 /// The first CUDA device. DeviceError, with a sentence, when there is none, or this build has no
-/// CUDA.
-std::unique_ptr<Device> cuda_device();
+/// CUDA. With `host_visible` the host can read its memory after wait(), at a price in speed.
+std::unique_ptr<Device> cuda_device(bool host_visible);
 
 }  // namespace hybridstate::runtime::device

@@ -30,7 +30,8 @@ std::vector<float> values_of(const TensorView& tensor) {
 std::vector<float> tap_major(const TensorView& conv, std::size_t channels, std::size_t width) {
   std::vector<float> out(channels * width);
   for (std::size_t c = 0; c < channels; ++c)
-    for (std::size_t tap = 0; tap < width; ++tap) out[tap * channels + c] = conv.at(c * width + tap);
+    for (std::size_t tap = 0; tap < width; ++tap)
+      out[tap * channels + c] = conv.at(c * width + tap);
   return out;
 }
 
@@ -136,8 +137,8 @@ DeviceForward::Weights DeviceForward::weights(const TensorView& tensor, const Te
 
 void DeviceForward::build(std::span<const cpu::ForwardChunk> chunks) {
   if (chunks.size() > max_sequences_)
-    throw DeviceError("a batch of " + std::to_string(chunks.size()) + " sequences; the device has " +
-                      std::to_string(max_sequences_) + " rows");
+    throw DeviceError("a batch of " + std::to_string(chunks.size()) +
+                      " sequences; the device has " + std::to_string(max_sequences_) + " rows");
   std::size_t tokens = 0;
   std::size_t columns = 0;
   std::size_t kept = 0;
@@ -262,8 +263,8 @@ void DeviceForward::run(std::span<const cpu::ForwardChunk> chunks, const cpu::Kv
   if (chunks.empty()) return;
   build(chunks);
   FalconH1Config const& c = model_.config;
-  auto const tokens = static_cast<std::uint32_t>(integers_[static_cast<std::size_t>(
-      at_.first + chunks_ - device_integers_)]);
+  auto const tokens = static_cast<std::uint32_t>(
+      integers_[static_cast<std::size_t>(at_.first + chunks_ - device_integers_)]);
 
   kernels::EmbeddingJob embed;
   embed.table = embed_.data;
@@ -275,7 +276,7 @@ void DeviceForward::run(std::span<const cpu::ForwardChunk> chunks, const cpu::Kv
   embed.n = c.hidden;
   device_->run(embed);
   for (std::size_t l = 0; l < layers_.size(); ++l) run_layer(l, kv, tokens);
-  if (samples_ == 0) return;
+  if (samples_ == 0) return device_->wait();
 
   kernels::RmsNormJob norm;
   norm.h = {h_, c.hidden};
@@ -318,8 +319,8 @@ void DeviceForward::run_layer(std::size_t l, const cpu::KvArena& kv, std::uint32
   std::int64_t const both = 2 * std::int64_t{c.kv_width()};
   linear(w.in_proj, c.in_proj_rows(), c.hidden, u_, p_, c.in_proj_rows(), tokens,
          c.ssm_in_multiplier, 1);
-  linear(w.q, c.query_width(), c.hidden, u_, q_, c.query_width(), tokens,
-         c.attention_in_multiplier, 1);
+  linear(w.q, c.query_width(), c.hidden, u_, q_, c.query_width(), tokens, c.attention_in_multiplier,
+         1);
   linear(w.k, c.kv_width(), c.hidden, u_, kv_, both, tokens, c.attention_in_multiplier,
          c.key_multiplier);
   linear(w.v, c.kv_width(), c.hidden, u_, kv_ + c.kv_width(), both, tokens,
@@ -463,8 +464,7 @@ void DeviceForward::run_layer(std::size_t l, const cpu::KvArena& kv, std::uint32
   gated.width = c.ssm_width();
   gated.groups = c.ssm_groups;
   device_->run(gated);
-  linear(w.o, c.hidden, c.query_width(), o_, att_, c.hidden, tokens, 1,
-         c.attention_out_multiplier);
+  linear(w.o, c.hidden, c.query_width(), o_, att_, c.hidden, tokens, 1, c.attention_out_multiplier);
   linear(w.out_proj, c.hidden, c.ssm_width(), u_, ssm_, c.hidden, tokens, 1, c.ssm_out_multiplier);
 
   norm.a = {ssm_, c.hidden};
@@ -472,8 +472,7 @@ void DeviceForward::run_layer(std::size_t l, const cpu::KvArena& kv, std::uint32
   norm.sum = {h_, c.hidden};
   norm.weight = w.ff_norm;
   device_->run(norm);
-  linear(w.gate, c.intermediate, c.hidden, u_, gate_, c.intermediate, tokens, 1,
-         c.gate_multiplier);
+  linear(w.gate, c.intermediate, c.hidden, u_, gate_, c.intermediate, tokens, 1, c.gate_multiplier);
   linear(w.up, c.intermediate, c.hidden, u_, up_, c.intermediate, tokens, 1, 1);
   kernels::SiluProductJob product;
   product.gate = {gate_, c.intermediate};
@@ -484,6 +483,19 @@ void DeviceForward::run_layer(std::size_t l, const cpu::KvArena& kv, std::uint32
   product.n = c.intermediate;
   device_->run(product);
   linear(w.down, c.hidden, c.intermediate, gate_, att_, c.hidden, tokens, 1, c.down_multiplier);
+}
+
+std::unique_ptr<cpu::ForwardPass> make_forward_pass(cpu::ModelTensors model,
+                                                    const cpu::ForwardOptions& options,
+                                                    std::uint32_t max_sequences,
+                                                    Tokens max_position) {
+  if (options.compute == cpu::Compute::cpu)
+    return std::make_unique<cpu::CpuForward>(std::move(model), options);
+  return std::make_unique<DeviceForward>(std::move(model), options,
+                                         options.compute == cpu::Compute::cuda
+                                             ? cuda_device(options.host_visible)
+                                             : interpreted_device(),
+                                         max_sequences, max_position);
 }
 
 }  // namespace hybridstate::runtime::device

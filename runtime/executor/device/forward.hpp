@@ -84,4 +84,10 @@ class DeviceForward final : public cpu::ForwardPass {
   std::uint32_t longest_ = 0;  ///< tokens of a chunk
 };
 
+/// The forward pass that the options ask for; arguments as DeviceForward's.
+std::unique_ptr<cpu::ForwardPass> make_forward_pass(cpu::ModelTensors model,
+                                                    const cpu::ForwardOptions& options,
+                                                    std::uint32_t max_sequences,
+                                                    Tokens max_position);
+
 }  // namespace hybridstate::runtime::device

@@ -21,10 +21,14 @@ class InterpretedDevice final : public Device {
   void upload(void* to, const void* from, std::size_t bytes) override {
     std::memcpy(to, from, bytes);
   }
-  void copy(void* to, const void* from, std::size_t bytes) override { std::memcpy(to, from, bytes); }
+  void copy(void* to, const void* from, std::size_t bytes) override {
+    std::memcpy(to, from, bytes);
+  }
   void download(void* to, const void* from, std::size_t bytes) override {
     std::memcpy(to, from, bytes);
   }
+
+  void wait() override {}
 
   void run(const kernels::EmbeddingJob& job) override { interpret(job); }
   void run(const kernels::RmsNormJob& job) override { interpret(job); }
