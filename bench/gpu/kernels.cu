@@ -10,6 +10,9 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <hybridstate/kernels/attention.hpp>
+#include <hybridstate/kernels/convolution.hpp>
+#include <hybridstate/kernels/page_copy.hpp>
 #include <hybridstate/kernels/shell/cuda.cuh>
 #include <hybridstate/kernels/state_update.hpp>
 #include <numeric>
@@ -130,6 +133,15 @@ double state_update(std::uint32_t batch, const std::vector<States>& sets) {
   });
 }
 
+/// One row; `contiguous`: seconds of the same kernel without tables, 0 where there is none.
+void print(const char* kernel, const char* addressing, std::uint32_t batch, double bytes, double s,
+           double copy, double contiguous = 0) {
+  std::printf("%-16s %-12s %5u %10.2f %10.0f %10.3f", kernel, addressing, batch, s * 1e6,
+              bytes / s / 1e9, bytes / s / copy);
+  if (contiguous > 0) std::printf(" %10.3f", contiguous / s);
+  std::printf("\n");
+}
+
 void state_updates(double copy) {
   for (std::uint32_t const batch : {1U, 8U, 32U, 64U}) {
     auto const sets = static_cast<std::uint32_t>(
@@ -151,15 +163,96 @@ void state_updates(double copy) {
     }
     double const bytes = 2.0 * batch * static_cast<double>(state_bytes);
     double const contiguous = state_update(batch, contiguous_sets);
-    auto const print = [&](const char* addressing, double s) {
-      std::printf("%-16s %-12s %5u %10.2f %10.0f %10.3f %10.3f\n", "state update", addressing,
-                  batch, s * 1e6, bytes / s / 1e9, bytes / s / copy, contiguous / s);
-    };
-    print("contiguous", contiguous);
-    print("composite", state_update(batch, composite_sets));
-    print("paged", state_update(batch, paged_sets));
+    print("state update", "contiguous", batch, bytes, contiguous, copy, contiguous);
+    print("state update", "composite", batch, bytes, state_update(batch, composite_sets), copy,
+          contiguous);
+    print("state update", "paged", batch, bytes, state_update(batch, paged_sets), copy, contiguous);
     must(cudaFree(pool), "free");
   }
+}
+
+void convolutions(double copy) {
+  constexpr std::uint32_t conv_channels = 3584, slot = 32768;
+  for (std::uint32_t const batch : {8U, 64U}) {
+    std::uint32_t const sets = 64;
+    auto* const pool = zeros<std::byte>(std::uint64_t{sets} * batch * slot);
+    std::vector<std::int32_t> lines(std::size_t{sets} * batch);
+    std::iota(lines.begin(), lines.end(), 0);
+    std::shuffle(lines.begin(), lines.end(), std::mt19937_64(2));
+    ConvolutionStepJob job;
+    job.weights = zeros<float>(4 * conv_channels);
+    job.x = zeros<float>(std::uint64_t{batch} * conv_channels);
+    job.y = zeros<float>(std::uint64_t{batch} * conv_channels);
+    job.x_stride = job.y_stride = job.channels = conv_channels;
+    job.source = {pool, table(lines), 1, slot};
+    job.sequences = batch;
+    double const s = seconds(static_cast<int>(sets), [&](int i, cudaStream_t stream) {
+      ConvolutionStepJob one = job;
+      one.source.lines += static_cast<std::uint32_t>(i) * batch;
+      one.destination = one.source;
+      return launch_job(one, stream);
+    });
+    print("convolution", "slab", batch, batch * conv_channels * (3.0 * 4 + 8), s, copy);
+    must(cudaFree(pool), "free");
+  }
+}
+
+void attentions(double copy) {
+  constexpr std::uint32_t kv_heads = 2, group = 6, dim = 128, context = 4096;
+  for (std::uint32_t const block : {512U, 16U})
+    for (std::uint32_t const batch : {1U, 8U, 32U}) {
+      std::uint64_t const sequence = std::uint64_t{context} * kv_heads * dim * 4;
+      auto const sets = static_cast<std::uint32_t>(
+          std::max<std::uint64_t>(2, rotated_bytes / (batch * sequence)));
+      auto* const pool = zeros<std::byte>(sets * batch * sequence);
+      std::uint32_t const blocks = context / block;
+      std::vector<std::int32_t> units(std::size_t{sets} * batch * blocks);
+      std::iota(units.begin(), units.end(), 0);
+      std::shuffle(units.begin(), units.end(), std::mt19937_64(3));
+      std::int64_t const head = std::int64_t{block} * dim * 2;
+      AttentionJob job;
+      AttentionBatch& b = job.batch;
+      b.blocks = {pool,
+                  table(units),
+                  blocks,
+                  2 * head * kv_heads,
+                  {dim * 2, head, head * kv_heads, static_cast<std::int32_t>(block)}};
+      b.position = table(std::vector<std::int32_t>(batch, static_cast<std::int32_t>(context - 1)));
+      b.q = zeros<float>(std::uint64_t{batch} * kv_heads * group * dim);
+      b.out = zeros<float>(std::uint64_t{batch} * kv_heads * group * dim);
+      b.q_stride = b.out_stride = kv_heads * group * dim;
+      b.sequences = batch;
+      b.kv_heads = kv_heads;
+      b.group = group;
+      job.head_dim = dim;
+      constexpr std::uint32_t splits = context / split_tokens;
+      job.results =
+          split_results(zeros<std::byte>(split_results_bytes(batch, kv_heads * group, dim, splits)),
+                        batch, kv_heads * group, dim, splits);
+      double const s = seconds(static_cast<int>(sets), [&](int i, cudaStream_t stream) {
+        AttentionJob one = job;
+        one.batch.blocks.units += static_cast<std::uint32_t>(i) * batch * blocks;
+        return launch_job(one, stream);
+      });
+      print("attention, 4k", block == 512 ? "pages of 512" : "units of 16", batch,
+            static_cast<double>(batch * sequence), s, copy);
+      must(cudaFree(pool), "free");
+    }
+}
+
+void page_copies(double copy) {
+  constexpr std::int64_t page = page_bytes;
+  constexpr auto pages = static_cast<std::uint32_t>(rotated_bytes / page_bytes);
+  auto* const from = zeros<std::byte>(rotated_bytes);
+  auto* const to = zeros<std::byte>(rotated_bytes);
+  std::vector<std::int32_t> order(pages);
+  std::iota(order.begin(), order.end(), 0);
+  std::shuffle(order.begin(), order.end(), std::mt19937_64(4));
+  CopyPages const job{from, to, page, page, table(order), nullptr, pages, page};
+  double const s = seconds(4, [&](int, cudaStream_t stream) { return launch_job(job, stream); });
+  print("page copy", "gather", pages, 2.0 * static_cast<double>(rotated_bytes), s, copy);
+  must(cudaFree(from), "free");
+  must(cudaFree(to), "free");
 }
 
 }  // namespace
@@ -183,5 +276,8 @@ int main(int argc, char** argv) {
   std::printf("%-16s %-12s %5s %10s %10s %10s %10s\n", "kernel", "addressing", "batch", "us",
               "GB/s", "of copy", "contig./it");
   state_updates(copy);
+  convolutions(copy);
+  attentions(copy);
+  page_copies(copy);
   return 0;
 }

@@ -8,7 +8,8 @@
 #   bench/gpu/run.sh --prebuilt [DIR]   runs what was built before, on a machine without a GPU
 #                                       perhaps, in DIR (build/cuda)
 #
-# The kernels against the CPU first, then the table of their speed. Exit 1: a kernel is wrong.
+# The kernels against the CPU first, alone and in served runs of a small model; then the table of
+# their speed, and tokens per second of a random model of 0.5B. Exit 1: a kernel is wrong.
 # Exit 2: nothing was built, or there is no device.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
@@ -21,12 +22,22 @@ elif (($# > 0)); then
   exit 2
 else
   cmake --preset cuda >/dev/null
-  cmake --build --preset cuda --target test_gpu bench_kernels
+  cmake --build --preset cuda --target test_gpu bench_kernels hybridstate_cli
 fi
-for program in "$build/tests/test_gpu" "$build/bench/gpu/kernels"; do
+hybridstate=$build/hybridstate
+for program in "$build/tests/test_gpu" "$build/bench/gpu/kernels" "$hybridstate"; do
   [[ -x $program ]] || { echo "run.sh: $program is not built" >&2; exit 2; }
 done
 
 "$build/bench/gpu/kernels" --device || exit 2
 "$build/tests/test_gpu" || exit 1
+
+models=$(mktemp -d)
+trap 'rm -rf "$models"' EXIT
+"$hybridstate" make-model --preset tiny --seed 7 --out "$models/tiny" >/dev/null
+"$hybridstate" verify --executor cuda --model "$models/tiny" --runs 10 --scenario none || exit 1
+
 "$build/bench/gpu/kernels"
+"$hybridstate" make-model --preset falcon-h1-0.5b --seed 7 --out "$models/half" >/dev/null
+"$hybridstate" compare --executor cuda --model "$models/half" --requests 16 --seeds 1 --orgs S2 \
+  --memory 4GiB --no-references
