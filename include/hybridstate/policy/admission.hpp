@@ -56,8 +56,8 @@ concept admission_gate = requires(const G& gate, const AdmissionView& view) {
 /// the planner's unit count. To it comes, up to `adaptive` units, what the cached states hold that
 /// the order protects, so that admissions leave those alone.
 struct FixedHeadroom {
-  PoolUnits headroom;
-  PoolUnits adaptive;
+  PoolUnits headroom{};
+  PoolUnits adaptive{};
 
   int refusing_pool(const AdmissionView& view) const noexcept {
     for (int pool = 0; pool < max_pools; ++pool)

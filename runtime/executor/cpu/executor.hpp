@@ -53,7 +53,7 @@ class ModelExecutor {
                 Witness& witness)
       : cache_(cache),
         forward_(device::make_forward_pass(std::move(model), options, cache.options().max_sequences,
-                                           cache.options().max_sequence_tokens)),
+                                           longest(cache, options))),
         memory_(cache.organization(), options.carry == Carry::fp32, *forward_),
         content_(content),
         sampling_(sampling),
@@ -103,6 +103,11 @@ class ModelExecutor {
   static BatchLimits limits(const Cache& cache, const ForwardOptions& options) {
     return {cache.options().max_sequences, cache.options().max_sequence_tokens,
             options.max_tokens / cache.checkpoint_tokens() + 1};
+  }
+
+  /// Tokens of a sequence.
+  static Tokens longest(const Cache& cache, const ForwardOptions& options) {
+    return batch_shape(cache.organization(), limits(cache, options)).blocks * cache.block_tokens();
   }
 
   void build(const StepPlan& plan) {
