@@ -61,7 +61,7 @@ constexpr const char* sentence(BatchRefusal r) noexcept {
     case BatchRefusal::overwritten_source:
       return "it would read a state that another sequence of the batch overwrites";
     case BatchRefusal::too_many_copies:
-      return "the step copies more than two blocks a row";
+      return "the step copies more blocks than there are rows";
   }
   return "";
 }
@@ -159,7 +159,7 @@ class BatchTables {
     used_blocks_ = FixedArray<Units>(shape_.rows);
     live_ = FixedArray<std::int32_t>(shape_.rows);
     changed_ = FixedArray<ChangedRow>(shape_.rows);
-    copies_ = FixedArray<UnitCopy>(2 * std::size_t{shape_.rows} * shape_.attention_groups);
+    copies_ = FixedArray<UnitCopy>(std::size_t{shape_.rows} * shape_.attention_groups);
   }
 
   const BatchShape& shape() const noexcept { return shape_; }
@@ -243,7 +243,7 @@ class BatchTables {
         if (writer != absent && writer != static_cast<std::int32_t>(i))
           return {R::overwritten_source, i};
       }
-    if (cache.copies().size() > 2 * std::size_t{shape_.rows}) return {R::too_many_copies, 0};
+    if (cache.copies().size() > shape_.rows) return {R::too_many_copies, 0};
     return {};
   }
 

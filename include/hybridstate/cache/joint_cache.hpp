@@ -1108,25 +1108,24 @@ class JointCache {
   void settle(StateHandle s) noexcept {
     Object& o = states_[s.value];
     bool const was_fenced = clear_fence(o, states_use_);
-    auto let_carriers_go = [&] {
-      organization_.for_each_carrier(s, [&](CarrierHandle c) {
-        CarrierUse& use = carriers_[c.at()];
-        CarrierUse const before = use;
-        was_fenced ? --use.fenced : --use.referenced;
-        count_carrier(before, use);
-      });
+    auto const let_carrier_go = [&](CarrierHandle c) {
+      CarrierUse& use = carriers_[c.at()];
+      CarrierUse const before = use;
+      was_fenced ? --use.fenced : --use.referenced;
+      count_carrier(before, use);
     };
     if (!o.node) {
-      let_carriers_go();
       o = {};
+      // Slot by slot: a slab is idle when the last of the state's slots on it is free.
       organization_.give_back(s, [&](CarrierHandle c, bool empty) {
+        let_carrier_go(c);
         if (!empty) idle_carrier(c, false);
       });
       return;
     }
     ++states_use_.cached;
     organization_.for_each_own_unit(s, [&](int pool, UnitIndex u) { enlist(pool, u); });
-    let_carriers_go();
+    organization_.for_each_carrier(s, let_carrier_go);
     organization_.for_each_carrier(s, [&](CarrierHandle c) { idle_carrier(c, true); });
     tell_released({ObjectKind::checkpoint, s.value});
   }
