@@ -23,7 +23,7 @@ enum class Popularity : std::uint8_t {
 /// One run of a campaign: every setting that decides its result, and nothing else. Two experiments
 /// that ask for equal settings share the cell.
 struct Cell {
-  std::string executor = "sim";        ///< "sim" or "cpu"
+  std::string executor = "sim";        ///< "sim", or what computes a real model: "cpu", "cuda", …
   std::string model = "falcon-h1-7b";  ///< preset; cpu: name and digest of the model's folder
   std::string law = "a100-40gb";       ///< step law; "none" under cpu
   Arm arm = Arm::s2;

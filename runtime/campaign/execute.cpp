@@ -46,8 +46,8 @@ ServingOptions options_of(const Cell& cell, const CampaignInputs& inputs) {
   if (!mooncake) options.arrivals = arrivals_name(cell.arrivals);
   options.isolate = cell.isolate;
   options.seeds = 1;
-  if (cell.executor == "cpu") {
-    options.executor = "cpu";
+  if (cell.executor != "sim") {
+    options.executor = cell.executor;
     options.model = inputs.model_folder;
     options.threads = inputs.threads;
   } else {

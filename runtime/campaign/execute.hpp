@@ -11,9 +11,9 @@ namespace hybridstate::runtime {
 
 /// Where a machine keeps what cells only name.
 struct CampaignInputs {
-  std::string model_folder;   ///< under --executor cpu
+  std::string model_folder;   ///< of a real executor
   std::string mooncake_file;  ///< conversation trace
-  unsigned threads = 0;       ///< of one cell under --executor cpu; 0: all
+  unsigned threads = 0;       ///< of one cell on the CPU; 0: all
 };
 
 /// Runs one cell:

@@ -46,7 +46,7 @@ class Builder {
   Cell base(LengthPreset lengths, std::uint32_t pin) const {
     Cell cell;
     cell.executor = settings_.executor;
-    if (settings_.executor == "cpu") {
+    if (settings_.executor != "sim") {
       cell.model = settings_.model;
       cell.law = "none";
     }

@@ -20,6 +20,7 @@
 #include "campaign/plan.hpp"
 #include "cli/command.hpp"
 #include "cli/jobs.hpp"
+#include "cli/model_options.hpp"
 #include "cli/serving_options.hpp"
 #include "report/file.hpp"
 
@@ -56,18 +57,17 @@ CampaignSettings settings_of(const CampaignOptions& options) {
   CampaignSettings settings;
   settings.executor = options.executor;
   settings.requests = options.requests;
-  if (options.executor == "cuda")
-    throw UsageError("--executor cuda: this binary has no CUDA executor; use sim or cpu");
-  if (options.executor != "sim" && options.executor != "cpu")
-    throw UsageError(fmt::format("--executor {}: use sim, cpu or cuda", options.executor));
-  if (options.executor == "cpu") {
+  if (options.executor != "sim") {
+    parse_compute(options.executor, "sim, ");
     if (options.model.empty())
-      throw UsageError("--executor cpu runs the model of a folder; give it with --model DIR");
+      throw UsageError(fmt::format(
+          "--executor {} runs the model of a folder; give it with --model DIR", options.executor));
     std::filesystem::path const folder = std::filesystem::path(options.model).lexically_normal();
     settings.model = fmt::format("{}:{}", folder.filename().string(),
                                  digest_of_file("--model", folder / "config.json"));
   } else if (!options.model.empty()) {
-    throw UsageError("--model goes with --executor cpu; the simulated cells name their models");
+    throw UsageError(
+        "--model goes with --executor cpu or cuda; the simulated cells name their models");
   }
   if (!options.mooncake.empty()) settings.mooncake = digest_of_file("--mooncake", options.mooncake);
   settings.policies = options.policies;
@@ -347,7 +347,8 @@ void add_campaign(CLI::App& app, Action& action) {
         ->required();
     command->add_option("--seeds", options->seeds,
                         "of the declared seeds: first:N of every list, or e.g. 42000-42003,0");
-    command->add_option("--executor", options->executor, "sim, cpu or cuda")->capture_default_str();
+    command->add_option("--executor", options->executor, "sim, cpu, cuda or interpreted")
+        ->capture_default_str();
     command->add_option("--model", options->model, "cpu: the model's folder");
     command->add_option("--mooncake", options->mooncake, "best: the Mooncake conversation trace");
     command->add_option("--policies", options->policies, "best: policies (default: paper, best)")

@@ -192,8 +192,8 @@ TEST_CASE("bad input is refused in one sentence, with nothing written") {
   expect_usage_error("run Q10" + out, "question Q10: there is none");
   expect_usage_error("run Q1 --seeds a-b" + out, "seeds \"a-b\"");
   expect_usage_error("run Q1 --seeds 5" + out, "no cell of Q1 has such a seed");
-  expect_usage_error("run Q1 --executor cuda" + out, "no CUDA executor");
-  expect_usage_error("run Q1 --executor gpu" + out, "use sim, cpu or cuda");
+  expect_usage_error("run Q1 --executor cuda" + out, "--model DIR");
+  expect_usage_error("run Q1 --executor gpu" + out, "use sim, cpu, cuda or interpreted");
   expect_usage_error("run Q1 --executor cpu" + out, "--model DIR");
   expect_usage_error("run Q1 --executor cpu --model /nowhere" + out, "cannot read");
   expect_usage_error("run best --policies nonsense" + out, "nonsense");
