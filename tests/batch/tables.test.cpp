@@ -2,32 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstddef>
-#include <cstdlib>
-#include <new>
 #include <optional>
 #include <random>
 #include <utility>
 
+#include "allocations.hpp"
 #include "cache/support.hpp"
 #include "test_scale.hpp"
-
-// Counts what this executable allocates.
-namespace {
-std::uint64_t allocations = 0;
-
-void* counted(std::size_t n) {
-  ++allocations;
-  if (void* const p = std::malloc(n == 0 ? 1 : n)) return p;
-  throw std::bad_alloc();
-}
-}  // namespace
-
-void* operator new(std::size_t n) { return counted(n); }
-void* operator new[](std::size_t n) { return counted(n); }
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete[](void* p) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t) noexcept { std::free(p); }
-void operator delete[](void* p, std::size_t) noexcept { std::free(p); }
 
 using namespace cache_test;
 
