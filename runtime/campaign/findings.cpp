@@ -313,7 +313,7 @@ AimFinding judge(const Results& results, const Aim& aim) {
       worst.finding = std::move(finding);
     }
   }
-  if (!complete) return worst;
+  if (!complete || !worst.finding.value) return worst;
   double const shown = std::round(*worst.finding.value * 100) / 100;  // as the report has it
   worst.reached = aim.at_most() ? shown <= aim.bound : shown >= aim.bound;
   return worst;

@@ -133,8 +133,9 @@ PolicyChoice parse_policy(const std::string& text) {
   choice.text = text;
   auto const number = [&](std::string_view digits, double most) {
     double value = 0;
-    char const* const end = digits.data() + digits.size();
-    auto const parsed = std::from_chars(digits.data(), end, value);
+    char const* const begin = digits.data();
+    char const* const end = begin + digits.size();
+    auto const parsed = std::from_chars(begin, end, value);
     if (parsed.ec != std::errc{} || parsed.ptr != end || !(value >= 0) || !(value < most))
       throw UsageError(fmt::format("--policy {}: {} must be a number from 0 to below {}", text,
                                    digits.empty() ? "what follows the colon" : digits, most));

@@ -90,7 +90,7 @@ struct ServingGate : FixedHeadroom {
     return priced ? priced->refusing_pool(view) : FixedHeadroom::refusing_pool(view);
   }
   int refusing_pool(const AdmissionView& view, Market& market) const noexcept {
-    return priced->refusing_pool(view, market);
+    return priced ? priced->refusing_pool(view, market) : refusing_pool(view);
   }
 };
 static_assert(pricing_gate<ServingGate>);

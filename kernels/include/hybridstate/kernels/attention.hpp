@@ -503,7 +503,7 @@ struct Attention {
       if (m.visible(r, start) > tokens) {
         kept = packed<float>(sum);
       } else {
-        for (unsigned i = 0; i < 4; ++i) sum[i] = sum[i] / m.softmax[r].denominator;
+        for (float& f : sum) f = f / m.softmax[r].denominator;
         t.store(in.out + m.place[r] + quad * 4, packed<float>(sum));
       }
     }

@@ -38,7 +38,7 @@ class StackContext {
     top[0] = reinterpret_cast<void*>(entry);
     top[1] = nullptr;
     for (int i = 1; i <= saved; ++i) top[-i] = nullptr;
-    sp_ = top - saved;
+    sp_ = static_cast<void*>(top - saved);
   }
   /// Leaves the running stack here and goes on with another.
   void switch_to(const StackContext& other) { exchange(&sp_, other.sp_); }
