@@ -122,7 +122,8 @@ TEST_CASE("the aims of best: one for each figure, over the places that are decla
   // A real executor cannot know what comes.
   settings.executor = "cpu";
   settings.model = "tiny:0123456789abcdef";
-  for (Entry const& entry : declare(settings).experiment("best.options")->entries)
+  Catalogue const real = declare(settings);
+  for (Entry const& entry : real.experiment("best.options")->entries)
     CHECK(entry.cell.policy.find("clairvoyant") == std::string::npos);
 }
 

@@ -85,7 +85,7 @@ struct LinearCase {
          {ThreadOrder::forward, ThreadOrder::reverse, ThreadOrder::shuffled}) {
       y.assign(y.size(), untouched);
       CHECK(with_kernel(job, [&](const auto& kernel) { Interpreter(order).run(kernel); }));
-      CHECK(std::memcmp(y.data(), wanted.data(), y.size() * sizeof(float)) == 0);
+      CHECK((y.empty() || std::memcmp(y.data(), wanted.data(), y.size() * sizeof(float)) == 0));
     }
   }
 
