@@ -269,7 +269,8 @@ int verify_command(const VerifyOptions& options, bool organizations_named) {
   for (std::uint64_t i = 0; i < options.runs; ++i) {
     verify::ScenarioChoice choice;
     choice.arm = arms[i % arms.size()];
-    if (options.carry != "all") choice.carry = carries.front();
+    if (options.carry != "all" || !on_cpu)  // a device has fewer than could be drawn
+      choice.carry = carries[i / arms.size() % carries.size()];
     jobs.push_back(
         {verify::random_scenario(loaded.config(), options.seed + i, choice), nullptr, {}, false});
   }
