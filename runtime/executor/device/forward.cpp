@@ -182,6 +182,7 @@ void DeviceForward::build(std::span<const cpu::ForwardChunk> chunks) {
       {&at_.begin, chunks_},
       {&at_.blocks, std::size_t{chunks_} * columns_},
       {&at_.valid_until, chunks_},
+      {&at_.tails, std::size_t{chunks_} * 2},
       {&at_.source_pages, std::size_t{chunks_} * members_},
       {&at_.source_lines, std::size_t{chunks_} * lines_},
       {&at_.kept_first, std::size_t{chunks_} + 1},
@@ -215,6 +216,8 @@ void DeviceForward::build(std::span<const cpu::ForwardChunk> chunks) {
     at_.first[r] = token;
     at_.begin[r] = static_cast<std::int32_t>(chunk.begin);
     at_.valid_until[r] = static_cast<std::int32_t>(chunk.kv_valid_until);
+    at_.tails[std::size_t{r} * 2] = chunk.tail.from;
+    at_.tails[std::size_t{r} * 2 + 1] = chunk.tail.shift;
     for (std::size_t t = 0; t < chunk.tokens.size(); ++t, ++token) {
       at_.ids[token] = static_cast<std::int32_t>(chunk.tokens[t]);
       at_.positions[token] = static_cast<std::int32_t>(chunk.begin + t);
@@ -336,6 +339,8 @@ void DeviceForward::run_layer(std::size_t l, const cpu::KvArena& kv, std::uint32
   blocks.base += offset * kv.layer_stride;
   blocks.units = at_.blocks;
   blocks.row_stride = columns_;
+  blocks.tails = at_.tails;
+  blocks.tail_stride = 2;
   kernels::RotationJob rotation;
   rotation.q = {q_, c.query_width()};
   rotation.q_out = {q_, c.query_width()};

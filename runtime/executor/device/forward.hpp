@@ -49,6 +49,7 @@ class DeviceForward final : public cpu::ForwardPass {
     std::int32_t *ids, *positions, *token_rows;  ///< [tokens]
     std::int32_t *first, *begin;                 ///< [chunks + 1], [chunks]
     std::int32_t *blocks, *valid_until;          ///< [chunks][columns], [chunks]
+    std::int32_t* tails;                         ///< [chunks] TailPlace
     std::int32_t *source_pages, *source_lines;   ///< [chunks][members], [chunks][lines]
     std::int32_t *kept_first, *kept_after;       ///< [chunks + 1], [targets]
     std::int32_t *kept_pages, *kept_lines;       ///< [targets][members], [targets][lines]
