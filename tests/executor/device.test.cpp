@@ -79,3 +79,35 @@ TEST_CASE("a device's kernels give the CPU executor's logits and states, prefill
     CHECK(same_bits(got.all(got.state(0, 0)), want.all(want.state(0, 0))));
   }
 }
+
+TEST_CASE("a device reads and writes a tail where it lies in its unit") {
+  Shape const s = shapes().front();
+  OwnModel const model = random_model(s.config, 6, Dtype::bf16);
+  auto const tokens = random_tokens(6, s.config.vocabulary, 2);
+  CpuForward cpu(model.tensors(), options_of(s));
+  DeviceForward device(model.tensors(), options_of(s), interpreted_device(), 4, 300);
+  Memory want(s.config, s.memory);
+  Memory got(s.config, s.memory);
+  auto const run = [&](ForwardPass& forward, Memory& memory, std::uint32_t begin,
+                       std::uint32_t count) {
+    std::vector<float> logits(s.config.vocabulary);
+    StateTarget const target{begin + count, memory.state(0, 0)};
+    ForwardChunk chunk;
+    chunk.tokens = std::span(tokens).subspan(begin, count);
+    chunk.begin = begin;
+    chunk.blocks = memory.blocks(0);
+    chunk.tail = {0, 8};  // the second half of a unit of 16 tokens
+    chunk.source = memory.state(0, 0);
+    chunk.targets = {&target, 1};
+    chunk.logits = true;
+    forward.run({&chunk, 1}, memory.kv(), logits);
+    return logits;
+  };
+  for (std::uint32_t const begin : {0U, 5U}) {
+    std::uint32_t const count = begin == 0 ? 5 : 1;
+    CHECK(same_bits(run(device, got, begin, count), run(cpu, want, begin, count)));
+  }
+  CHECK(std::isnan(got.key(0, 0, 0, 5, 0)));  // the first half belongs to others
+  for (std::uint32_t token = 8; token < 14; ++token)
+    CHECK(got.key(0, 1, 0, token, 3) == want.key(0, 1, 0, token, 3));
+}
