@@ -38,7 +38,7 @@
 
 #include "bench/fp64_forward.hpp"
 #include "executor/cpu/forward.hpp"
-#include "executor/cpu/sampling.hpp"
+#include "executor/sampling.hpp"
 #include "model/make_model.hpp"
 #include "model/weights.hpp"
 #include "tests/cpu/harness.hpp"

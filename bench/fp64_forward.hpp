@@ -25,7 +25,7 @@ using hybridstate::runtime::FalconH1Config;
 using hybridstate::runtime::LayerWeights;
 using hybridstate::runtime::TensorView;
 
-using hybridstate::runtime::cpu::ModelTensors;
+using hybridstate::runtime::ModelTensors;
 using hybridstate::runtime::cpu::Workers;
 
 using Doubles = std::vector<double>;

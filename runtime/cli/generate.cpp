@@ -9,7 +9,7 @@
 
 #include "cli/command.hpp"
 #include "cli/model_options.hpp"
-#include "executor/cpu/forward.hpp"
+#include "executor/forward_pass.hpp"
 #include "model/weights.hpp"
 #include "scheduler/run.hpp"
 
@@ -24,7 +24,7 @@ struct GenerateOptions {
   std::string organization = "S2";
   std::string carry = "bf16-per-token";
   std::string executor = "cpu";
-  cpu::SamplingOptions sampling;
+  SamplingOptions sampling;
   unsigned threads = 0;
   Tokens token_budget = 2048;
   bool json = false;

@@ -8,13 +8,13 @@
 
 namespace hybridstate::runtime {
 
-cpu::Carry parse_carry(const std::string& text) {
-  if (auto const carry = cpu::carry_named(text)) return *carry;
+Carry parse_carry(const std::string& text) {
+  if (auto const carry = carry_named(text)) return *carry;
   throw UsageError(fmt::format("--carry {}: use fp32, bf16-per-token or bf16-at-grid", text));
 }
 
-cpu::Compute parse_compute(const std::string& text, const char* beside) {
-  if (auto const compute = cpu::compute_named(text)) return *compute;
+Compute parse_compute(const std::string& text, const char* beside) {
+  if (auto const compute = compute_named(text)) return *compute;
   throw UsageError(fmt::format("--executor {}: use {}cpu, cuda or interpreted", text, beside));
 }
 

@@ -4,16 +4,16 @@
 
 #include <string>
 
-#include "executor/cpu/forward.hpp"
+#include "executor/forward_pass.hpp"
 #include "scheduler/run.hpp"
 
 namespace hybridstate::runtime {
 
 /// "fp32", "bf16-per-token" or "bf16-at-grid"; UsageError otherwise.
-cpu::Carry parse_carry(const std::string& text);
+Carry parse_carry(const std::string& text);
 
 /// "cpu", "cuda" or "interpreted"; UsageError otherwise, naming what `beside` adds to these.
-cpu::Compute parse_compute(const std::string& text, const char* beside = "");
+Compute parse_compute(const std::string& text, const char* beside = "");
 
 /// parse_arm with the option's name in the sentence.
 Arm arm_option(const char* option, const std::string& name);

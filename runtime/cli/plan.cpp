@@ -21,7 +21,7 @@
 #include "cli/model_options.hpp"
 #include "cli/quantities.hpp"
 #include "cli/text_table.hpp"
-#include "executor/cpu/forward.hpp"
+#include "executor/forward_pass.hpp"
 #include "model/hf_config.hpp"
 #include "report/file.hpp"
 #include "report/table.hpp"
@@ -69,7 +69,7 @@ std::uint32_t choose_ssm_bytes(const PlanOptions& options) {
     throw UsageError(fmt::format("--ssm-dtype {}: unknown; use bf16 or fp32", options.ssm_dtype));
   std::string stored = options.ssm_dtype;
   if (!options.carry.empty()) {
-    stored = parse_carry(options.carry) == cpu::Carry::fp32 ? "fp32" : "bf16";
+    stored = parse_carry(options.carry) == Carry::fp32 ? "fp32" : "bf16";
     if (!options.ssm_dtype.empty() && options.ssm_dtype != stored)
       throw UsageError(
           fmt::format("--carry {} stores the SSM state in {}, which --ssm-dtype {} contradicts; "
@@ -125,9 +125,9 @@ std::optional<WorkingArena> choose_arena(const PlanOptions& options, const Model
   std::uint32_t const cap = options.cap.empty() ? 63 : parse_count("--cap", options.cap, 1);
   if (!options.cap.empty() && options.carry.empty())
     throw UsageError("--cap counts the working states of --carry bf16-at-grid: give both or none");
-  if (options.carry.empty() || parse_carry(options.carry) != cpu::Carry::bf16_at_grid) return {};
+  if (options.carry.empty() || parse_carry(options.carry) != Carry::bf16_at_grid) return {};
   Bytes const state = hybridstate::detail::saturating_product(
-      cpu::working_state_bytes(model).all(), std::uint64_t{model.recurrent_layers});
+      working_state_bytes(model).all(), std::uint64_t{model.recurrent_layers});
   if (hybridstate::detail::saturating_product(state, std::uint64_t{cap}) >
       hybridstate::detail::largest_bytes)
     throw UsageError(fmt::format(
@@ -455,7 +455,7 @@ std::string plan_text(const Plan& plan) {
         plan.arena->states, plan.arena->states == 1 ? "state" : "states",
         grouped_count(plan.arena->state_bytes), grouped_count(plan.arena->total()),
         plan.by_total() ? "; subtracted from --memory before them" : " and beside --budget",
-        cpu::grid_tokens);
+        grid_tokens);
   text += fmt::format("split   D0: {:.6f} attention, {:.6f} recurrent ({})\n\n",
                       static_cast<double>(plan.split.split.attention_ppm) / PoolSplit::whole,
                       static_cast<double>(plan.split.split.recurrent_ppm()) / PoolSplit::whole,
@@ -520,7 +520,7 @@ std::string plan_json(const Plan& plan) {
   root["budget"] = std::move(b);
   if (plan.arena) {
     Json a;
-    a["carry"] = cpu::carry_name(cpu::Carry::bf16_at_grid);
+    a["carry"] = carry_name(Carry::bf16_at_grid);
     a["states"] = plan.arena->states;
     a["bytes_per_state"] = plan.arena->state_bytes;
     a["total_bytes"] = plan.arena->total();

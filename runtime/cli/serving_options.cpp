@@ -17,7 +17,7 @@
 #include "cli/jobs.hpp"
 #include "cli/model_options.hpp"
 #include "cli/quantities.hpp"
-#include "executor/cpu/forward.hpp"
+#include "executor/forward_pass.hpp"
 #include "model/hf_config.hpp"
 #include "report/html.hpp"
 #include "report/json.hpp"
@@ -371,7 +371,7 @@ ServingSetup prepare(ServingOptions& options, std::uint32_t default_seeds) {
   RunSpec& spec = setup.spec;
   ModelPreset const* preset = nullptr;
   if (options.executor != "simulated") {
-    cpu::Compute const compute = parse_compute(options.executor, "simulated, ");
+    Compute const compute = parse_compute(options.executor, "simulated, ");
     if (!options.config.empty() || options.tensor_parallel != 1)
       throw UsageError(
           fmt::format("--executor {} runs one rank of the folder given with --model; leave out "
@@ -387,9 +387,9 @@ ServingSetup prepare(ServingOptions& options, std::uint32_t default_seeds) {
     spec.model = geometry_for(setup.loaded->config(), setup.cpu->carry);
     setup.model_name = fmt::format(
         "{} on {}", std::filesystem::path(options.model).lexically_normal().filename().string(),
-        compute == cpu::Compute::cpu    ? "the CPU"
-        : compute == cpu::Compute::cuda ? "a CUDA device"
-                                        : "the CPU, kernels interpreted");
+        compute == Compute::cpu    ? "the CPU"
+        : compute == Compute::cuda ? "a CUDA device"
+                                   : "the CPU, kernels interpreted");
   } else if (options.config.empty()) {
     preset = find_preset(options.model);
     if (preset == nullptr)

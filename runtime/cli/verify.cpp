@@ -93,16 +93,16 @@ bool verify_job(Job& job, const verify::VerifyModel& model) {
 /// Which conditions of exact continuation each named scenario needs: one given up at a time. Here a
 /// difference is what one looks for.
 int compare_conditions(const FalconH1Config& config, const verify::VerifyModel& model, Arm arm,
-                       cpu::Carry carry, unsigned threads) {
+                       Carry carry, unsigned threads) {
   std::vector<Job> jobs;
   std::vector<std::vector<std::string>> cells = {{"given up"}};
-  for (cpu::ConditionName const& condition : cpu::condition_names)
+  for (ConditionName const& condition : condition_names)
     cells.emplace_back(1, std::string(condition.name));
   for (std::string const& name : verify::named_scenarios())
     for (verify::Scenario& s : verify::named_scenario(config, name, arm, carry)) {
       if (s.cap > 16 || name == "common") continue;  // long, and nothing that the others lack
       cells[0].push_back(s.name);
-      for (cpu::ConditionName const& condition : cpu::condition_names) {
+      for (ConditionName const& condition : condition_names) {
         s.broken = condition.condition;
         jobs.push_back({s, nullptr, {}, false});
       }
@@ -113,14 +113,14 @@ int compare_conditions(const FalconH1Config& config, const verify::VerifyModel& 
   });
   for (std::size_t i = 0; i < jobs.size(); ++i) {
     verify::Counts const& c = jobs[i].counts;
-    cells[1 + i % cpu::condition_names.size()].push_back(
-        c.different_logits + c.different_tokens == 0
-            ? "equal"
-            : fmt::format("{} of {} logits, {} tokens", c.different_logits, c.logits,
-                          c.different_tokens));
+    cells[1 + i % condition_names.size()].push_back(c.different_logits + c.different_tokens == 0
+                                                        ? "equal"
+                                                        : fmt::format("{} of {} logits, {} tokens",
+                                                                      c.different_logits, c.logits,
+                                                                      c.different_tokens));
   }
   fmt::print("Logit vectors and tokens that differ from each request alone, {}, carry {}:\n{}",
-             arm_name(arm), cpu::carry_name(carry), aligned_table(cells));
+             arm_name(arm), carry_name(carry), aligned_table(cells));
   return 0;
 }
 
@@ -148,7 +148,7 @@ void print_differences(const verify::Counts& c) {
 int replay_command(const VerifyOptions& options, const verify::VerifyModel& model,
                    const std::vector<Arm>& arms, bool named) {
   verify::Schedule const schedule = verify::read_schedule(options.replay);
-  cpu::Carry const carry = options.carry == "all" ? schedule.carry : parse_carry(options.carry);
+  Carry const carry = options.carry == "all" ? schedule.carry : parse_carry(options.carry);
   std::vector<Job> jobs;
   std::map<Tokens, std::shared_ptr<SharedReferences>> shared;  // by the tokens of a boundary
   std::string left_out;
@@ -184,7 +184,7 @@ int replay_command(const VerifyOptions& options, const verify::VerifyModel& mode
   }
   out["total"] = json_of(total);
   fmt::print("Replay of {}: {} chunks, carry {}.\n", options.replay, schedule.chunks.size(),
-             cpu::carry_name(carry));
+             carry_name(carry));
   print_compared(rows, total);
   fmt::print("{}", left_out);
   if (!options.json.empty()) write_text_atomically(options.json, out.dump(2) + "\n");
@@ -211,14 +211,14 @@ verify::Counts record_run(const std::string& path, const std::vector<Job>& jobs,
 int verify_command(const VerifyOptions& options, bool organizations_named) {
   FalconH1Model const loaded = FalconH1Model::load(options.model);
   verify::VerifyModel const model{&loaded, 1, parse_compute(options.executor)};
-  bool const on_cpu = model.compute == cpu::Compute::cpu;
-  std::optional<cpu::Condition> const broken = cpu::parse_condition(options.broken);
+  bool const on_cpu = model.compute == Compute::cpu;
+  std::optional<Condition> const broken = parse_condition(options.broken);
   if (!broken)
     throw UsageError(
         fmt::format("--break {}: use none, canonical-partition, lossless-checkpoint, "
                     "batch-invariance or same-provenance",
                     options.broken));
-  if (!on_cpu && (options.conditions || *broken != cpu::Condition::none))
+  if (!on_cpu && (options.conditions || *broken != Condition::none))
     throw UsageError("--conditions and --break: conditions are broken with --executor cpu only");
   std::vector<Arm> arms;
   for (std::string const& name : options.organizations) {
@@ -228,15 +228,15 @@ int verify_command(const VerifyOptions& options, bool organizations_named) {
   }
   if (arms.empty()) throw UsageError("--orgs: name at least one organization");
   if (!options.replay.empty()) {
-    if (!options.record.empty() || options.conditions || *broken != cpu::Condition::none)
+    if (!options.record.empty() || options.conditions || *broken != Condition::none)
       throw UsageError("--replay does not go with --record, --conditions or --break");
     return replay_command(options, model, arms, organizations_named);
   }
-  std::vector<cpu::Carry> carries;
+  std::vector<Carry> carries;
   if (options.carry == "all" && !on_cpu)
-    carries = {cpu::Carry::bf16_per_token, cpu::Carry::fp32};
+    carries = {Carry::bf16_per_token, Carry::fp32};
   else if (options.carry == "all")
-    carries = {cpu::Carry::bf16_per_token, cpu::Carry::fp32, cpu::Carry::bf16_at_grid};
+    carries = {Carry::bf16_per_token, Carry::fp32, Carry::bf16_at_grid};
   else
     carries = {parse_carry(options.carry)};
   if (options.conditions)

@@ -12,8 +12,8 @@
 #include <string_view>
 #include <vector>
 
-#include "executor/cpu/forward.hpp"
-#include "executor/cpu/sampling.hpp"
+#include "executor/forward_pass.hpp"
+#include "executor/sampling.hpp"
 #include "executor/simulated.hpp"
 #include "model/weights.hpp"
 #include "report/result.hpp"
@@ -43,9 +43,9 @@ OrganizationKind kind_of(Arm arm);
 /// A real model instead of the step law.
 struct CpuSettings {
   const FalconH1Model* model = nullptr;
-  cpu::Compute compute = cpu::Compute::cpu;
-  cpu::Carry carry = cpu::Carry::bf16_per_token;
-  cpu::SamplingOptions sampling;
+  Compute compute = Compute::cpu;
+  Carry carry = Carry::bf16_per_token;
+  SamplingOptions sampling;
   unsigned threads = 0;  ///< 0: all of the machine
   /// Filled with the tokens that each request generated, unless null.
   std::vector<std::vector<TokenId>>* generated = nullptr;

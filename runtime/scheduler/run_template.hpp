@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "executor/cpu/executor.hpp"
+#include "executor/model_executor.hpp"
 #include "scheduler/content.hpp"
 #include "scheduler/future_uses.hpp"
 #include "scheduler/run.hpp"
@@ -202,19 +202,19 @@ RunResult serve_simulated(const RunSpec& spec, const Workload& workload, const B
 template <class Cache, class Gate>
 RunResult serve_cpu(const RunSpec& spec, const Workload& workload, Cache& cache, Gate& gate) {
   CpuSettings const& cpu = *spec.cpu;
-  cpu::ModelTensors tensors = cpu::tensors_of(*cpu.model);
+  ModelTensors tensors = tensors_of(*cpu.model);
   TokenContent content(workload, tensors.config.vocabulary);
-  cpu::ForwardOptions options;
+  ForwardOptions options;
   options.carry = cpu.carry;
   options.max_tokens = spec.token_budget;
   options.threads = cpu.threads;
   options.compute = cpu.compute;
-  cpu::NullWitness witness;
-  cpu::ModelExecutor executor(cache, std::move(tensors), options, content, cpu.sampling,
-                              cpu::StepTime::measured, witness);
+  NullWitness witness;
+  ModelExecutor executor(cache, std::move(tensors), options, content, cpu.sampling,
+                         StepTime::measured, witness);
   RealClock clock;
   RunResult result = serve(spec, workload, cache, gate, executor, clock, content);
-  if (cpu.carry == cpu::Carry::bf16_at_grid) result.arena_bytes = executor.arena_bytes();
+  if (cpu.carry == Carry::bf16_at_grid) result.arena_bytes = executor.arena_bytes();
   if (cpu.generated != nullptr)
     for (std::uint32_t r = 0; r < workload.requests.size(); ++r) {
       auto const tokens = content.tokens(r).subspan(workload.requests[r].prompt_tokens);

@@ -20,10 +20,10 @@ std::int64_t width(Dtype dtype) { return static_cast<std::int64_t>(dtype_bytes(d
 /// One sequence in plain memory: a state for every boundary, one attention unit per block.
 class PlainMemory {
  public:
-  PlainMemory(const FalconH1Config& c, const cpu::ForwardOptions& options, Tokens block_tokens,
+  PlainMemory(const FalconH1Config& c, const ForwardOptions& options, Tokens block_tokens,
               Tokens tokens, std::size_t states) {
-    bool const fp32 = options.carry != cpu::Carry::bf16_per_token ||
-                      options.broken == cpu::Condition::lossless_checkpoint;
+    bool const fp32 =
+        options.carry != Carry::bf16_per_token || options.broken == Condition::lossless_checkpoint;
     Dtype const ssm = fp32 ? Dtype::f32 : Dtype::bf16;
     std::size_t const blocks = (std::size_t{tokens} + block_tokens - 1) / block_tokens;
     KvStrides& k = kv_.blocks.strides;
@@ -59,13 +59,13 @@ class PlainMemory {
   PlainMemory(const PlainMemory&) = delete;
   PlainMemory& operator=(const PlainMemory&) = delete;
 
-  const cpu::KvArena& kv() const { return kv_; }
+  const KvArena& kv() const { return kv_; }
   std::span<const std::int32_t> blocks() const { return blocks_; }
-  cpu::StateRow state(std::size_t i) const { return {&states_, {&ids_[i], 1}, {&ids_[i], 1}}; }
+  StateRow state(std::size_t i) const { return {&states_, {&ids_[i], 1}, {&ids_[i], 1}}; }
 
  private:
-  cpu::KvArena kv_;
-  cpu::StateArena states_;
+  KvArena kv_;
+  StateArena states_;
   std::vector<std::byte> kv_bytes_, ssm_bytes_, conv_bytes_;
   std::vector<std::int32_t> blocks_, ids_;
 };
@@ -76,9 +76,9 @@ std::uint64_t bits_of(std::span<const float> values) noexcept {
   return hybridstate::detail::hash_bytes(values.data(), values.size_bytes(), 1);
 }
 
-std::uint64_t bits_of_state(const FalconH1Config& c, const cpu::StateRow& row) {
+std::uint64_t bits_of_state(const FalconH1Config& c, const StateRow& row) {
   std::vector<float> values;
-  cpu::StateArena const& arena = *row.arena;
+  StateArena const& arena = *row.arena;
   auto const head_bytes = std::int64_t{c.ssm_head_dim} * c.ssm_state * width(arena.ssm_dtype);
   std::int64_t const conv_bytes =
       std::int64_t{c.conv_width - 1} * c.conv_channels() * width(arena.conv_dtype);
@@ -105,7 +105,7 @@ std::uint64_t bits_of_state(const FalconH1Config& c, const cpu::StateRow& row) {
   return bits_of(values);
 }
 
-std::uint64_t bits_of_block(const FalconH1Config& c, const cpu::KvArena& kv, std::int32_t unit,
+std::uint64_t bits_of_block(const FalconH1Config& c, const KvArena& kv, std::int32_t unit,
                             Tokens tokens) {
   std::vector<float> values;
   for (std::uint32_t l = 0; l < c.layers; ++l) {
@@ -123,7 +123,7 @@ std::uint64_t bits_of_block(const FalconH1Config& c, const cpu::KvArena& kv, std
 }
 
 Reference compute_reference(cpu::CpuForward& forward, const Request& request, Tokens block_tokens,
-                            Tokens grid, Tokens chunk, const cpu::SamplingOptions& sampling) {
+                            Tokens grid, Tokens chunk, const SamplingOptions& sampling) {
   FalconH1Config const& c = forward.config();
   std::vector<TokenId> tokens = request.tokens;
   // The last output token is sampled and never computed.
@@ -133,15 +133,15 @@ Reference compute_reference(cpu::CpuForward& forward, const Request& request, To
   Reference reference;
   reference.checkpoints.resize(all / grid + 1);
   std::vector<float> logits(c.vocabulary);
-  cpu::Sampler sampler;
-  std::vector<cpu::StateTarget> targets;
+  Sampler sampler;
+  std::vector<StateTarget> targets;
   for (Tokens at = 0; at < all;) {
     auto const end = std::min({at + chunk, static_cast<Tokens>(tokens.size()), all});
     targets.clear();
     for (Tokens b = (at / grid + 1) * grid; b < end; b += grid)
       targets.push_back({b, memory.state(b / grid)});
     targets.push_back({end, memory.state(end % grid == 0 ? end / grid : working)});
-    cpu::ForwardChunk f;
+    ForwardChunk f;
     f.tokens = std::span(tokens).subspan(at, end - at);
     f.begin = at;
     f.blocks = memory.blocks();

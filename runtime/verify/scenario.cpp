@@ -9,7 +9,7 @@
 #include <hybridstate/geometry/storage_model.hpp>
 #include <stdexcept>
 
-#include "executor/cpu/forward.hpp"
+#include "executor/forward_pass.hpp"
 #include "math/deterministic.hpp"
 
 namespace hybridstate::runtime::verify {
@@ -60,12 +60,12 @@ Scenario random_scenario(const FalconH1Config& model, std::uint64_t seed,
   s.name = "random";
   s.seed = seed;
   s.arm = dice.of({Arm::s0, Arm::s1, Arm::s2, Arm::d0, Arm::d0_m512});
-  s.carry = dice.of({cpu::Carry::fp32, cpu::Carry::bf16_per_token, cpu::Carry::bf16_per_token,
-                     cpu::Carry::bf16_at_grid});
+  s.carry =
+      dice.of({Carry::fp32, Carry::bf16_per_token, Carry::bf16_per_token, Carry::bf16_at_grid});
   if (choice.arm) s.arm = *choice.arm;
   if (choice.carry) s.carry = *choice.carry;
   // FP32 working states are rounded at multiples of 256 tokens: only there may a checkpoint be.
-  bool const coarse = s.carry == cpu::Carry::bf16_at_grid;
+  bool const coarse = s.carry == Carry::bf16_at_grid;
   if (s.arm == Arm::d0) {
     s.block_tokens = dice.of<Tokens>({8, 16});
     s.checkpoint_tokens = coarse ? 256 : dice.of<Tokens>({48, 64, 112});
@@ -141,7 +141,7 @@ const std::vector<std::string>& named_scenarios() {
 }
 
 std::vector<Scenario> named_scenario(const FalconH1Config& model, const std::string& name, Arm arm,
-                                     cpu::Carry carry) {
+                                     Carry carry) {
   Dice dice(7);
   auto const base = [&](const std::string& what, std::uint32_t concurrent, Tokens longest_request,
                         std::uint32_t percent) {
@@ -233,7 +233,7 @@ std::vector<Scenario> named_scenario(const FalconH1Config& model, const std::str
     // again as part of a prompt.
     Scenario s = base("preempted", 4, 600, 100);
     if (arm != Arm::d0) {
-      s.block_tokens = carry == cpu::Carry::bf16_at_grid ? 256 : 64;
+      s.block_tokens = carry == Carry::bf16_at_grid ? 256 : 64;
       s.checkpoint_tokens = s.block_tokens;
     }
     Tokens const prompt = 3 * s.block_tokens / 2;
@@ -267,14 +267,13 @@ std::vector<Scenario> named_scenario(const FalconH1Config& model, const std::str
 std::string describe(const Scenario& s) {
   std::string text = fmt::format(
       "{} {}, {}, carry {}, {}/{} tokens, {}{} units, cap {}, {} tokens a step, {} requests",
-      s.name, s.seed, arm_name(s.arm), cpu::carry_name(s.carry), s.block_tokens,
-      s.checkpoint_tokens, s.units[0], s.units[1] > 0 ? fmt::format("+{}", s.units[1]) : "", s.cap,
-      s.token_budget, s.workload.requests.size());
+      s.name, s.seed, arm_name(s.arm), carry_name(s.carry), s.block_tokens, s.checkpoint_tokens,
+      s.units[0], s.units[1] > 0 ? fmt::format("+{}", s.units[1]) : "", s.cap, s.token_budget,
+      s.workload.requests.size());
   text += ", " + policy_name(s);
   if (s.headroom > 0) text += fmt::format(", headroom {}", s.headroom);
   if (s.sampling.temperature > 0) text += ", sampled";
-  if (s.broken != cpu::Condition::none)
-    text += fmt::format(", without {}", cpu::condition_name(s.broken));
+  if (s.broken != Condition::none) text += fmt::format(", without {}", condition_name(s.broken));
   return text;
 }
 

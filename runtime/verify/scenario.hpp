@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "executor/cpu/conditions.hpp"
+#include "executor/conditions.hpp"
 #include "executor/cpu/kernels.hpp"
-#include "executor/cpu/sampling.hpp"
+#include "executor/sampling.hpp"
 #include "model/weights.hpp"
 #include "scheduler/run.hpp"
 #include "workload/request.hpp"
@@ -23,22 +23,22 @@ struct Scenario : ServingPolicy {
   std::string name;
   std::uint64_t seed = 0;
   Arm arm = Arm::s2;
-  cpu::Carry carry = cpu::Carry::bf16_per_token;
+  Carry carry = Carry::bf16_per_token;
   Tokens block_tokens = 64;       ///< of attention
   Tokens checkpoint_tokens = 64;  ///< between boundaries
   PoolUnits units;                ///< usable, per pool
   std::uint32_t cap = 8;
   Tokens token_budget = 128;
   Units headroom = 0;  ///< units in each pool
-  cpu::SamplingOptions sampling;
-  cpu::Condition broken = cpu::Condition::none;  ///< given up on purpose, in the reference as well
+  SamplingOptions sampling;
+  Condition broken = Condition::none;  ///< given up on purpose, in the reference as well
   Workload workload;
 };
 
 /// What to draw from; absent: drawn as well.
 struct ScenarioChoice {
   std::optional<Arm> arm;
-  std::optional<cpu::Carry> carry;
+  std::optional<Carry> carry;
 };
 
 /// A random run: prompts that share prefixes on several levels, end on boundaries or are covered by
@@ -53,7 +53,7 @@ Scenario random_scenario(const FalconH1Config& model, std::uint64_t seed,
 /// continuation at 3,584 tokens, where the boundaries of 512 and of 1,792 tokens meet.
 const std::vector<std::string>& named_scenarios();
 std::vector<Scenario> named_scenario(const FalconH1Config& model, const std::string& name, Arm arm,
-                                     cpu::Carry carry);
+                                     Carry carry);
 
 /// The grids of a scenario, and the memory that it lives in.
 LayoutOptions layout_options(const Scenario& scenario);

@@ -12,7 +12,7 @@
 #include <limits>
 #include <utility>
 
-#include "executor/cpu/forward.hpp"
+#include "executor/forward_pass.hpp"
 #include "workload/json_line.hpp"
 #include "workload/trace_options.hpp"
 
@@ -147,8 +147,8 @@ class Reader {
     schedule_.native_block_tokens = tokens(f_native_block, 1);
     schedule_.native_boundary_tokens = tokens(f_native_boundary, 1);
     JsonField const& carry = field(f_carry);
-    auto const parsed = carry.kind == JsonField::Kind::string ? cpu::carry_named(carry.text)
-                                                              : std::optional<cpu::Carry>{};
+    auto const parsed =
+        carry.kind == JsonField::Kind::string ? carry_named(carry.text) : std::optional<Carry>{};
     if (!parsed) fail(R"("carry" must be "fp32", "bf16-per-token" or "bf16-at-grid")");
     schedule_.carry = *parsed;
     schedule_.sampling.temperature = real(f_temperature, 0, 1e6);
@@ -250,7 +250,7 @@ class Reader {
 bool dual(Arm arm) { return arm == Arm::d0; }
 
 /// A scenario with what the schedule says of an organization's blocks and boundaries.
-Scenario on_grid_of(const Schedule& schedule, Arm arm, cpu::Carry carry) {
+Scenario on_grid_of(const Schedule& schedule, Arm arm, Carry carry) {
   Scenario s;
   s.name = "replay";
   s.arm = arm;
@@ -280,8 +280,8 @@ std::string schedule_text(const Schedule& s) {
                   R"("top_p": {}, "seed": {}, "requests": {}}})"
                   "\n",
                   s.block_tokens, s.native_block_tokens, s.native_boundary_tokens,
-                  cpu::carry_name(s.carry), s.sampling.temperature, s.sampling.top_k,
-                  s.sampling.top_p, s.sampling.seed, s.workload.requests.size());
+                  carry_name(s.carry), s.sampling.temperature, s.sampling.top_k, s.sampling.top_p,
+                  s.sampling.seed, s.workload.requests.size());
   for (std::size_t i = 0; i < s.workload.requests.size(); ++i) {
     Request const& r = s.workload.requests[i];
     out += fmt::format(R"({{"request": {}, "salt": {}, "output_length": {}, "input_tokens": [{}]}})"
@@ -310,20 +310,19 @@ Schedule schedule_for(const Scenario& scenario) {
     s.block_tokens = scenario.block_tokens;
     s.native_block_tokens = std::min<Tokens>(16, scenario.block_tokens);
     s.native_boundary_tokens = scenario.block_tokens * 7 / 2;  // as 1,792 to 512
-    Tokens const unit =
-        scenario.carry == cpu::Carry::bf16_at_grid ? cpu::grid_tokens : s.native_block_tokens;
+    Tokens const unit = scenario.carry == Carry::bf16_at_grid ? grid_tokens : s.native_block_tokens;
     s.native_boundary_tokens = (s.native_boundary_tokens + unit - 1) / unit * unit;
   }
   return s;
 }
 
-std::string replay_problem(const Schedule& schedule, Arm arm, cpu::Carry carry,
+std::string replay_problem(const Schedule& schedule, Arm arm, Carry carry,
                            const FalconH1Config& model) {
   Tokens const grid = dual(arm) ? schedule.native_boundary_tokens : schedule.block_tokens;
-  if (carry == cpu::Carry::bf16_at_grid && grid % cpu::grid_tokens != 0)
+  if (carry == Carry::bf16_at_grid && grid % grid_tokens != 0)
     return fmt::format(
         "carry bf16-at-grid rounds at multiples of {} tokens, but boundaries lie every {}",
-        cpu::grid_tokens, grid);
+        grid_tokens, grid);
   for (Request const& r : schedule.workload.requests)
     for (TokenId const id : r.tokens)
       if (id >= model.vocabulary)
@@ -343,7 +342,7 @@ std::string replay_problem(const Schedule& schedule, Arm arm, cpu::Carry carry,
   return layout ? std::string() : layout.sentence();
 }
 
-Scenario replay_scenario(const Schedule& schedule, Arm arm, cpu::Carry carry,
+Scenario replay_scenario(const Schedule& schedule, Arm arm, Carry carry,
                          const FalconH1Config& model) {
   Scenario s = on_grid_of(schedule, arm, carry);
   s.slab_position = SlabPosition::back;  // the paper's front would lose checkpoints with room left

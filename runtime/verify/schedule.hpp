@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "executor/cpu/kernels.hpp"
-#include "executor/cpu/sampling.hpp"
+#include "executor/sampling.hpp"
 #include "scheduler/run.hpp"
 #include "verify/scenario.hpp"
 #include "workload/request.hpp"
@@ -47,8 +47,8 @@ struct Schedule {
   Tokens block_tokens = 512;
   Tokens native_block_tokens = 16;
   Tokens native_boundary_tokens = 1792;
-  cpu::Carry carry = cpu::Carry::bf16_per_token;
-  cpu::SamplingOptions sampling;
+  Carry carry = Carry::bf16_per_token;
+  SamplingOptions sampling;
   Workload workload;
   std::vector<ScheduledChunk> chunks;
 };
@@ -65,11 +65,11 @@ std::string schedule_text(const Schedule& schedule);
 Schedule schedule_for(const Scenario& scenario);
 
 /// Why an organization cannot replay the schedule; empty when it can.
-std::string replay_problem(const Schedule& schedule, Arm arm, cpu::Carry carry,
+std::string replay_problem(const Schedule& schedule, Arm arm, Carry carry,
                            const FalconH1Config& model);
 /// The organization that replays it: memory for everything that the schedule computes, so that
 /// every boundary is still there when it is adopted.
-Scenario replay_scenario(const Schedule& schedule, Arm arm, cpu::Carry carry,
+Scenario replay_scenario(const Schedule& schedule, Arm arm, Carry carry,
                          const FalconH1Config& model);
 
 }  // namespace hybridstate::runtime::verify

@@ -8,8 +8,8 @@
 #include <hybridstate/cache/types.hpp>
 #include <vector>
 
-#include "executor/cpu/unit_memory.hpp"
 #include "executor/step_plan.hpp"
+#include "executor/unit_memory.hpp"
 
 namespace hybridstate::runtime::verify {
 
@@ -18,7 +18,7 @@ namespace hybridstate::runtime::verify {
 template <class Cache>
 class StoreGuard {
  public:
-  using Memory = cpu::UnitMemory<typename Cache::OrganizationType>;
+  using Memory = UnitMemory<typename Cache::OrganizationType>;
 
   void begin(const Memory& memory) {
     for (int pool = 0; pool < Cache::OrganizationType::pools; ++pool)

@@ -7,12 +7,12 @@
 namespace hybridstate::runtime::verify {
 
 std::vector<Reference> references_of(const Scenario& s, const VerifyModel& model) {
-  cpu::ForwardOptions options;
+  ForwardOptions options;
   options.carry = s.carry;
   options.broken = s.broken;
   options.max_tokens = 300;
   options.threads = model.threads;
-  cpu::CpuForward forward(cpu::tensors_of(*model.model), options);
+  cpu::CpuForward forward(tensors_of(*model.model), options);
   Tokens const chunk = s.token_budget == 256 ? 300 : 256;
   std::vector<Reference> references;
   references.reserve(s.workload.requests.size());

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "executor/cpu/executor.hpp"
+#include "executor/model_executor.hpp"
 #include "scheduler/clock.hpp"
 #include "scheduler/content.hpp"
 #include "scheduler/scheduler.hpp"
@@ -24,7 +24,7 @@ namespace hybridstate::runtime::verify {
 /// Changes nothing. Tests put something else here, to show that it is noticed.
 struct Honest {
   template <class Cache>
-  void chunk(const Cache&, const Chunk&, cpu::ForwardChunk&) noexcept {}
+  void chunk(const Cache&, const Chunk&, ForwardChunk&) noexcept {}
 };
 
 /// What schedules the run, beside the scheduler itself.
@@ -47,7 +47,7 @@ class Watcher {
 
   StoreGuard<Cache>& stores() noexcept { return stores_; }
 
-  void chunk(const Chunk& c, cpu::ForwardChunk& f) {
+  void chunk(const Chunk& c, ForwardChunk& f) {
     stores_.allow(cache_, c);
     tamper_.chunk(cache_, c, f);
     // Committed before it is computed: what this step publishes carries this step's number.
@@ -235,7 +235,7 @@ Counts verify_with(const Scenario& s, const VerifyModel& model, Cache& cache,
   ++counts.runs;
   counts.requests = s.workload.requests.size();
   TokenContent content(s.workload, model.config().vocabulary);
-  cpu::ForwardOptions options;
+  ForwardOptions options;
   options.carry = s.carry;
   options.broken = s.broken;
   options.max_tokens = s.token_budget;
@@ -243,8 +243,8 @@ Counts verify_with(const Scenario& s, const VerifyModel& model, Cache& cache,
   options.compute = model.compute;
   options.host_visible = true;
   Watcher<Cache, Tamper> watcher(s.workload, cache, references, counts, tamper);
-  cpu::ModelExecutor executor(cache, cpu::tensors_of(*model.model), options, content, s.sampling,
-                              cpu::StepTime::unit, watcher);
+  ModelExecutor executor(cache, tensors_of(*model.model), options, content, s.sampling,
+                         StepTime::unit, watcher);
   Inspector inspector(s, cache, executor, content, references, watcher.stores(), drive.record,
                       counts);
   if (drive.replay != nullptr) {

@@ -10,9 +10,9 @@
 #include <limits>
 #include <vector>
 
-#include "executor/cpu/rotation.hpp"
-#include "executor/cpu/sampling.hpp"
 #include "executor/cpu/workers.hpp"
+#include "executor/rotation.hpp"
+#include "executor/sampling.hpp"
 #include "math/deterministic.hpp"
 
 using namespace hybridstate;

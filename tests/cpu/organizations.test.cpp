@@ -19,8 +19,8 @@
 #include <vector>
 
 #include "cpu/harness.hpp"
-#include "executor/cpu/executor.hpp"
 #include "executor/device_error.hpp"
+#include "executor/model_executor.hpp"
 #include "test_scale.hpp"
 #include "verify/reference.hpp"
 

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "cpu/harness.hpp"
-#include "executor/cpu/sampling.hpp"
+#include "executor/sampling.hpp"
 #include "model/safetensors.hpp"
 
 #ifndef HYBRIDSTATE_TEST_DIR

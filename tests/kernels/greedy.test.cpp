@@ -8,7 +8,7 @@
 #include <random>
 #include <vector>
 
-#include "executor/cpu/sampling.hpp"
+#include "executor/sampling.hpp"
 #include "kernels/recording.hpp"
 #include "test_scale.hpp"
 
@@ -47,9 +47,9 @@ struct GreedyCase {
       Interpreter(order).run(GreedyChoice{j});
       for (std::uint32_t r = 0; r < j.rows; ++r) {
         std::int64_t const of = rows_of.empty() ? std::int64_t{r} : rows_of[r];
-        std::int64_t const want = of < 0 ? -1
-                                         : std::int64_t{runtime::cpu::Sampler::greedy(
-                                               {row(static_cast<std::size_t>(of)), n})};
+        std::int64_t const want =
+            of < 0 ? -1
+                   : std::int64_t{runtime::Sampler::greedy({row(static_cast<std::size_t>(of)), n})};
         CHECK(ids[r] == want);
       }
     }

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "executor/cpu/kernels.hpp"
-#include "executor/cpu/rotation.hpp"
+#include "executor/rotation.hpp"
 #include "kernels/recording.hpp"
 #include "math/deterministic.hpp"
 
@@ -57,7 +57,7 @@ struct RotationCase {
     fill(q, tokens() * q_width());
     fill(kv, tokens() * 2 * kv_width());
     std::int32_t const last = *std::max_element(positions.begin(), positions.end());
-    cpu::Rotation const rotation(1e4, head_dim);
+    runtime::Rotation const rotation(1e4, head_dim);
     auto const angles = static_cast<std::size_t>(last + 1) * rotation.half();
     cosines.resize(angles);
     sines.resize(angles);

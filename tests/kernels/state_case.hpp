@@ -114,7 +114,7 @@ struct StateCase {
     std::uint32_t after;
     const std::vector<std::int32_t>* table;
   };
-  void run_on_cpu(const std::vector<Kept>& kept, hybridstate::runtime::cpu::Carry carry) {
+  void run_on_cpu(const std::vector<Kept>& kept, hybridstate::runtime::Carry carry) {
     using namespace hybridstate;
     namespace cpu = runtime::cpu;
     auto const dtype = bf16 ? runtime::Dtype::bf16 : runtime::Dtype::f32;

@@ -9,7 +9,7 @@
 
 using namespace hybridstate;
 using namespace hybridstate::kernels;
-using runtime::cpu::Carry;
+using runtime::Carry;
 
 namespace {
 

@@ -33,7 +33,7 @@ bool adopts(const Cache& cache, const Chunk& c) {
 /// The convolution state of an adopted checkpoint is not read: what its target held before is.
 struct SkipConv {
   template <class Cache>
-  void chunk(const Cache& cache, const Chunk& c, cpu::ForwardChunk& f) {
+  void chunk(const Cache& cache, const Chunk& c, ForwardChunk& f) {
     if (adopts(cache, c)) f.source.lines = f.targets.front().row.lines;
   }
 };
@@ -42,7 +42,7 @@ struct SkipConv {
 struct NeighbourBlock {
   std::deque<std::vector<std::int32_t>> tables;
   template <class Cache>
-  void chunk(const Cache& cache, const Chunk& c, cpu::ForwardChunk& f) {
+  void chunk(const Cache& cache, const Chunk& c, ForwardChunk& f) {
     if (!adopts(cache, c) || c.begin < 2 * cache.block_tokens()) return;
     auto& table = tables.emplace_back(f.blocks.begin(), f.blocks.end());
     std::swap(table[0], table[1]);
@@ -54,7 +54,7 @@ struct NeighbourBlock {
 struct NeighbourMember {
   std::deque<std::vector<std::int32_t>> tables;
   template <class Cache>
-  void chunk(const Cache& cache, const Chunk& c, cpu::ForwardChunk& f) {
+  void chunk(const Cache& cache, const Chunk& c, ForwardChunk& f) {
     if (!adopts(cache, c) || f.source.pages.size() < 2) return;
     auto& table = tables.emplace_back(f.source.pages.begin(), f.source.pages.end());
     std::rotate(table.begin(), table.begin() + 1, table.end());
@@ -64,9 +64,9 @@ struct NeighbourMember {
 
 /// A boundary's state is stored one token before the boundary.
 struct PublishEarly {
-  std::deque<std::vector<cpu::StateTarget>> lists;
+  std::deque<std::vector<StateTarget>> lists;
   template <class Cache>
-  void chunk(const Cache&, const Chunk& c, cpu::ForwardChunk& f) {
+  void chunk(const Cache&, const Chunk& c, ForwardChunk& f) {
     auto& list = lists.emplace_back(f.targets.begin(), f.targets.end());
     for (std::size_t i = 0; i + 1 < list.size(); ++i)
       if (list[i].boundary > c.begin + 1) --list[i].boundary;
@@ -77,7 +77,7 @@ struct PublishEarly {
 /// Keys and values that somebody else computed are written again, with the same values.
 struct WriteBelow {
   template <class Cache>
-  void chunk(const Cache&, const Chunk&, cpu::ForwardChunk& f) {
+  void chunk(const Cache&, const Chunk&, ForwardChunk& f) {
     f.kv_valid_until = 0;
   }
 };
@@ -86,7 +86,7 @@ struct WriteBelow {
 struct StrayStore {
   std::deque<std::vector<std::int32_t>> tables;
   template <class Cache>
-  void chunk(const Cache& cache, const Chunk& c, cpu::ForwardChunk& f) {
+  void chunk(const Cache& cache, const Chunk& c, ForwardChunk& f) {
     if (c.begin < cache.block_tokens()) return;
     auto& table = tables.emplace_back(f.blocks.begin(), f.blocks.end());
     table[(c.begin + c.count - 1) / cache.block_tokens()] = table.front();
@@ -117,8 +117,8 @@ verify::Counts serve_s2(const verify::Scenario& s, const std::vector<verify::Ref
 template <class Tamper>
 verify::Counts first_mismatch(void (*change)(verify::Scenario&) = nullptr) {
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
-    verify::Scenario s = verify::random_scenario(tiny().model().config(), seed,
-                                                 {Arm::s2, cpu::Carry::bf16_per_token});
+    verify::Scenario s =
+        verify::random_scenario(tiny().model().config(), seed, {Arm::s2, Carry::bf16_per_token});
     if (change != nullptr) change(s);
     auto const references = references_of(s, tiny().model());
     verify::Counts const c = serve_s2(s, references, Tamper{});
@@ -169,8 +169,8 @@ TEST_CASE("a slab slot that is reused without invalidating its checkpoint is not
   if (test_scale() < 0.5) return;  // nothing for a sanitizer to see
   std::uint64_t different = 0;
   for (std::uint64_t seed = 1; seed <= 60 && different == 0; ++seed) {
-    verify::Scenario s = verify::random_scenario(tiny().model().config(), seed,
-                                                 {Arm::s2, cpu::Carry::bf16_per_token});
+    verify::Scenario s =
+        verify::random_scenario(tiny().model().config(), seed, {Arm::s2, Carry::bf16_per_token});
     if (s.block_tokens != 128) continue;  // 8-KiB pages: two slots a slab
     auto const references = references_of(s, tiny().model());
     StateLayout const layout = layout_of(s, tiny().model().config());
@@ -192,9 +192,9 @@ TEST_CASE("every condition that is given up shows, and none shows when all hold"
     MESSAGE("skipped: HYBRIDSTATE_TEST_SCALE");
     return;
   }
-  verify::Scenario s = verify::named_scenario(tiny().model().config(), "reclaim", Arm::s2,
-                                              cpu::Carry::bf16_per_token)
-                           .front();
+  verify::Scenario s =
+      verify::named_scenario(tiny().model().config(), "reclaim", Arm::s2, Carry::bf16_per_token)
+          .front();
   s.cap = 8;  // several at once, over one shared context, with memory for a few
   s.token_budget = 300;
   s.units[0] = 60;
@@ -208,13 +208,13 @@ TEST_CASE("every condition that is given up shows, and none shows when all hold"
     r.arrival_ns = i == 0 ? 0 : 1'000'000'000;
     s.workload.requests.push_back(r);
   }
-  for (cpu::ConditionName const& condition : cpu::condition_names) {
+  for (ConditionName const& condition : condition_names) {
     // One-token chunks give the recurrent form's answer up to rounding; with prompts computed in
     // one form throughout and no preemption, nobody mixes forms.
-    if (condition.condition == cpu::Condition::same_provenance) continue;
+    if (condition.condition == Condition::same_provenance) continue;
     CAPTURE(condition.name);
     s.broken = condition.condition;
     verify::Counts const c = verify_scenario(s, tiny().model());
-    CHECK((c.different_logits > 0) == (condition.condition != cpu::Condition::none));
+    CHECK((c.different_logits > 0) == (condition.condition != Condition::none));
   }
 }

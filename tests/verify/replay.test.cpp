@@ -122,7 +122,7 @@ TEST_CASE("recorded random runs replay in every organization") {
   std::uint64_t preemptions = 0;
   for (std::uint64_t seed = 1; seed <= (all ? 6 : 2); ++seed) {
     verify::Scenario s =
-        verify::random_scenario(config(), seed, {all_arms[seed % 5], cpu::Carry::bf16_per_token});
+        verify::random_scenario(config(), seed, {all_arms[seed % 5], Carry::bf16_per_token});
     for (Request& r : s.workload.requests) r.output_tokens = std::min<Tokens>(r.output_tokens, 20);
     CAPTURE(describe(s));
     Schedule recorded = schedule_for(s);
@@ -164,7 +164,7 @@ TEST_CASE("a schedule on the paper's two grids replays in D0 where its boundarie
     return;
   }
   verify::Scenario s =
-      verify::named_scenario(config(), "common", Arm::s1, cpu::Carry::bf16_per_token).front();
+      verify::named_scenario(config(), "common", Arm::s1, Carry::bf16_per_token).front();
   s.workload.requests.resize(2);
   Schedule recorded = schedule_for(s);
   auto const on_512 = references_of(s, tiny().model());
@@ -189,7 +189,7 @@ TEST_CASE("an organization that has no checkpoint where a request continues says
         "request 1 continues from 448 tokens in step 3, and boundaries lie every 256 "
         "tokens");
   CHECK(replay_problem(schedule, Arm::d0_m512, schedule.carry, config()).empty());
-  CHECK(replay_problem(schedule, Arm::s0, cpu::Carry::bf16_at_grid, config()) ==
+  CHECK(replay_problem(schedule, Arm::s0, Carry::bf16_at_grid, config()) ==
         "carry bf16-at-grid rounds at multiples of 256 tokens, but boundaries lie every 64");
   schedule.workload.requests[0].tokens[3] = config().vocabulary;
   CHECK(replay_problem(schedule, Arm::s0, schedule.carry, config()).find("vocabulary") !=

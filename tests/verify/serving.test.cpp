@@ -62,8 +62,7 @@ TEST_CASE("the runs of Appendix D.5 compute what each request computes alone") {
     std::vector<verify::Reference> references;  // the same on every 512-token grid
     for (Arm const arm : {Arm::s0, Arm::s1, Arm::s2, Arm::d0}) {
       verify::Scenario const s =
-          verify::named_scenario(tiny().model().config(), name, arm, cpu::Carry::bf16_per_token)
-              .front();
+          verify::named_scenario(tiny().model().config(), name, arm, Carry::bf16_per_token).front();
       INFO(describe(s));
       if (references.empty() || arm == Arm::d0) references = references_of(s, tiny().model());
       verify::Counts const c = verify_scenario(s, tiny().model(), references);

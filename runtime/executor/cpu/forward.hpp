@@ -3,140 +3,15 @@
 #pragma once
 
 #include <cstdint>
-#include <hybridstate/device/device.hpp>
-#include <memory>
 #include <span>
 #include <vector>
 
-#include "executor/cpu/conditions.hpp"
 #include "executor/cpu/kernels.hpp"
-#include "executor/cpu/rotation.hpp"
 #include "executor/cpu/workers.hpp"
-#include "model/falcon_config.hpp"
-#include "model/weights.hpp"
+#include "executor/forward_pass.hpp"
+#include "executor/rotation.hpp"
 
 namespace hybridstate::runtime::cpu {
-
-/// A model to execute: its configuration and views of tensors that outlive the executor.
-struct ModelTensors {
-  FalconH1Config config;
-  TensorView embed, final_norm, lm_head;
-  std::vector<LayerWeights> layers;
-};
-ModelTensors tensors_of(const FalconH1Model& model);
-
-/// A model's geometry when the CPU serves it: keys, values and convolution in BF16, the SSM state
-/// as the carry stores it.
-inline ModelGeometry geometry_for(const FalconH1Config& config, Carry carry) {
-  return config.geometry(2, carry == Carry::fp32 ? 4 : 2, 2);
-}
-
-/// One layer's working state in the arena of Carry::bf16_at_grid: its SSM state in FP32, then its
-/// convolution state.
-struct WorkingStateBytes {
-  Bytes ssm = 0;
-  Bytes conv = 0;
-  constexpr Bytes all() const noexcept { return ssm + conv; }
-};
-constexpr WorkingStateBytes working_state_bytes(const ModelGeometry& model) noexcept {
-  return {model.ssm_bytes() / model.ssm_dtype_bytes * 4, model.conv_bytes()};
-}
-
-/// Attention units of every layer. `blocks` describes layer 0; its tables are not read.
-struct KvArena {
-  AttentionBlocks blocks{};
-  std::int64_t layer_stride = 0;  ///< bytes from one layer's unit 0 to the next layer's
-  Dtype dtype = Dtype::bf16;      ///< BF16 or F32
-};
-
-/// Recurrent units of every layer. `ssm` and `conv` describe layer 0; their tables are not read.
-struct StateArena {
-  SsmPages<> ssm{};
-  ConvLines conv{};
-  std::int64_t ssm_layer_stride = 0;
-  std::int64_t conv_layer_stride = 0;
-  Dtype ssm_dtype = Dtype::bf16;   ///< BF16 or F32
-  Dtype conv_dtype = Dtype::bf16;  ///< BF16 or F32
-};
-
-/// One recurrent state: its member pages and its line (or parts) in an arena.
-struct StateRow {
-  const StateArena* arena = nullptr;
-  std::span<const std::int32_t> pages;
-  std::span<const std::int32_t> lines;
-};
-
-/// A state to leave behind at a token boundary.
-struct StateTarget {
-  Tokens boundary = 0;
-  StateRow row;
-};
-
-/// A run of tokens of one sequence.
-struct ForwardChunk {
-  std::span<const TokenId> tokens;
-  Tokens begin = 0;                      ///< position of the first token
-  Tokens kv_valid_until = 0;             ///< keys and values below are there: nothing is written
-  std::span<const std::int32_t> blocks;  ///< attention units from position 0 on
-  TailPlace tail;                        ///< of the last of them
-  StateRow source;                       ///< the state at `begin`; not read when begin is 0
-  /// Boundaries in (begin, begin + tokens] that do not descend; the last is usually the working
-  /// state. Rows may equal the source: in place. No two chunks of a batch share a target.
-  std::span<const StateTarget> targets;
-  bool logits = false;  ///< of the last token
-  bool decode = false;  ///< one generated token; matters under a broken condition only
-};
-
-/// What computes the forward pass.
-enum class Compute : std::uint8_t {
-  cpu,
-  interpreted,  ///< the GPU's kernels, interpreted on the CPU
-  cuda,
-};
-constexpr const char* compute_name(Compute compute) noexcept {
-  return compute == Compute::cpu ? "cpu" : compute == Compute::interpreted ? "interpreted" : "cuda";
-}
-/// Nothing for a name that compute_name() does not give.
-constexpr std::optional<Compute> compute_named(std::string_view name) noexcept {
-  for (Compute const compute : {Compute::cpu, Compute::interpreted, Compute::cuda})
-    if (name == compute_name(compute)) return compute;
-  return std::nullopt;
-}
-
-struct ForwardOptions {
-  Compute compute = Compute::cpu;
-  bool host_visible = false;  ///< units can be read on the host, whatever computes
-  Carry carry = Carry::bf16_per_token;
-  Dtype conv_dtype = Dtype::bf16;      ///< what the convolution's inputs are rounded to, always
-  std::uint32_t max_tokens = 2048;     ///< of one batch
-  unsigned threads = 0;                ///< 0: all of the machine
-  const Kernels* kernels = nullptr;    ///< null: the fastest
-  Condition broken = Condition::none;  ///< none: the exact mode
-};
-
-/// Refuses what no forward pass takes: DeviceError names the chunk of the batch and why.
-void check_batch(std::span<const ForwardChunk> chunks, const KvArena& kv,
-                 const FalconH1Config& config, std::uint32_t max_tokens, std::span<float> logits);
-
-/// Computes batches of chunks on some device.
-class ForwardPass {
- public:
-  ForwardPass() = default;
-  ForwardPass(const ForwardPass&) = delete;
-  ForwardPass& operator=(const ForwardPass&) = delete;
-  virtual ~ForwardPass() = default;
-
-  virtual const FalconH1Config& config() const noexcept = 0;
-  /// Computes a batch of chunks through all layers. `logits` gets one row of `vocabulary` for each
-  /// chunk that asks for it, in order. Throws DeviceError before anything is written when a chunk
-  /// names no address where one is needed, or the batch is too large.
-  virtual void run(std::span<const ForwardChunk> chunks, const KvArena& kv,
-                   std::span<float> logits) = 0;
-  /// Memory that units can lie in, zeroed; as long as the pass lives.
-  virtual std::byte* allocate(std::size_t bytes) = 0;
-  /// Inside that memory, before the next run.
-  virtual void copy(std::byte* to, const std::byte* from, std::size_t bytes) = 0;
-};
 
 /// The forward pass of Falcon-H1 over states in the caller's units. A token's results depend on its
 /// sequence's tokens and on the options, and on nothing else: not on the batch, the cuts into

@@ -5,9 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <hybridstate/device/device.hpp>
-#include <optional>
-#include <string_view>
 
+#include "executor/carry.hpp"
 #include "model/dtype.hpp"
 
 // The arithmetic of the forward pass. Three builds of one source (16 lanes as sixteen scalars, two
@@ -27,23 +26,8 @@
 namespace hybridstate::runtime::cpu {
 
 inline constexpr std::uint32_t split_tokens = 256;  ///< of the attention
-inline constexpr std::uint32_t grid_tokens = 256;   ///< where Carry::bf16_at_grid rounds
 inline constexpr std::uint32_t max_head_dim = 512;
 inline constexpr std::uint32_t max_state = 1024;
-
-/// When the running SSM state is rounded to BF16. Outputs use the state before its rounding.
-enum class Carry : std::uint8_t { fp32, bf16_per_token, bf16_at_grid };
-constexpr const char* carry_name(Carry carry) noexcept {
-  return carry == Carry::fp32             ? "fp32"
-         : carry == Carry::bf16_per_token ? "bf16-per-token"
-                                          : "bf16-at-grid";
-}
-/// Nothing for a name that carry_name() does not give.
-constexpr std::optional<Carry> carry_named(std::string_view name) noexcept {
-  for (Carry const carry : {Carry::fp32, Carry::bf16_per_token, Carry::bf16_at_grid})
-    if (name == carry_name(carry)) return carry;
-  return std::nullopt;
-}
 
 /// Floats of one packed row of n elements: whole steps of 32.
 constexpr std::size_t packed_size(std::size_t n) noexcept { return (n + 31) / 32 * 32; }

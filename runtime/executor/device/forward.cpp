@@ -8,8 +8,8 @@
 #include <string>
 #include <utility>
 
-#include "executor/cpu/rotation.hpp"
 #include "executor/device_error.hpp"
+#include "executor/rotation.hpp"
 
 namespace hybridstate::runtime::device {
 namespace {
@@ -37,7 +37,7 @@ std::vector<float> tap_major(const TensorView& conv, std::size_t channels, std::
 
 }  // namespace
 
-DeviceForward::DeviceForward(cpu::ModelTensors model, const cpu::ForwardOptions& options,
+DeviceForward::DeviceForward(ModelTensors model, const ForwardOptions& options,
                              std::unique_ptr<Device> device, std::uint32_t max_sequences,
                              Tokens max_position)
     : model_(std::move(model)),
@@ -46,14 +46,14 @@ DeviceForward::DeviceForward(cpu::ModelTensors model, const cpu::ForwardOptions&
       max_sequences_(max_sequences),
       max_position_(max_position) {
   FalconH1Config const& c = model_.config;
-  if (options.carry == cpu::Carry::bf16_at_grid)
+  if (options.carry == Carry::bf16_at_grid)
     throw DeviceError("carry bf16-at-grid runs on the CPU alone; use fp32 or bf16-per-token");
-  if (options.broken != cpu::Condition::none)
+  if (options.broken != Condition::none)
     throw DeviceError("conditions are broken on the CPU alone");
   if (options.max_tokens == 0 || max_sequences == 0 || max_position == 0)
     throw DeviceError("the device executor needs room for at least one token of one sequence");
 
-  cpu::Rotation const rotation(c.rope_theta, c.head_dim);
+  Rotation const rotation(c.rope_theta, c.head_dim);
   std::vector<float> cosines(std::size_t{max_position} * rotation.half());
   std::vector<float> sines(cosines.size());
   for (Tokens p = 0; p < max_position; ++p)
@@ -135,7 +135,7 @@ DeviceForward::Weights DeviceForward::weights(const TensorView& tensor, const Te
   return w;
 }
 
-void DeviceForward::build(std::span<const cpu::ForwardChunk> chunks) {
+void DeviceForward::build(std::span<const ForwardChunk> chunks) {
   if (chunks.size() > max_sequences_)
     throw DeviceError("a batch of " + std::to_string(chunks.size()) +
                       " sequences; the device has " + std::to_string(max_sequences_) + " rows");
@@ -144,12 +144,12 @@ void DeviceForward::build(std::span<const cpu::ForwardChunk> chunks) {
   std::size_t kept = 0;
   states_ = nullptr;
   longest_ = samples_ = 0;
-  auto const use = [&](const cpu::StateRow& row) {
+  auto const use = [&](const StateRow& row) {
     if (states_ != nullptr && states_ != row.arena)
       throw DeviceError("the states of a batch lie in two arenas; the device takes one");
     states_ = row.arena;
   };
-  for (const cpu::ForwardChunk& chunk : chunks) {
+  for (const ForwardChunk& chunk : chunks) {
     if (chunk.begin + chunk.tokens.size() > max_position_)
       throw DeviceError("a sequence of " + std::to_string(chunk.begin + chunk.tokens.size()) +
                         " tokens; the device has angles for " + std::to_string(max_position_));
@@ -161,7 +161,7 @@ void DeviceForward::build(std::span<const cpu::ForwardChunk> chunks) {
     samples_ += chunk.logits ? 1 : 0;
     longest_ = std::max(longest_, static_cast<std::uint32_t>(chunk.tokens.size()));
     if (chunk.begin > 0) use(chunk.source);
-    for (const cpu::StateTarget& target : chunk.targets) use(target.row);
+    for (const StateTarget& target : chunk.targets) use(target.row);
   }
   chunks_ = static_cast<std::uint32_t>(chunks.size());
   columns_ = static_cast<std::uint32_t>(columns);
@@ -169,8 +169,8 @@ void DeviceForward::build(std::span<const cpu::ForwardChunk> chunks) {
   members_ = states_ == nullptr ? 1 : states_->ssm.map.members();
   lines_ = 1;
   if (states_ != nullptr && states_->conv.part_bytes > 0)
-    for (const cpu::ForwardChunk& chunk : chunks)
-      for (const cpu::StateTarget& target : chunk.targets)
+    for (const ForwardChunk& chunk : chunks)
+      for (const StateTarget& target : chunk.targets)
         lines_ = std::max(lines_, static_cast<std::uint32_t>(target.row.lines.size()));
 
   // One array, uploaded at once; places first, then content.
@@ -211,7 +211,7 @@ void DeviceForward::build(std::span<const cpu::ForwardChunk> chunks) {
   std::int32_t target = 0;
   std::size_t sample = 0;
   for (std::uint32_t r = 0; r < chunks_; ++r) {
-    const cpu::ForwardChunk& chunk = chunks[r];
+    const ForwardChunk& chunk = chunks[r];
     auto const row = static_cast<std::int32_t>(r);
     at_.first[r] = token;
     at_.begin[r] = static_cast<std::int32_t>(chunk.begin);
@@ -229,7 +229,7 @@ void DeviceForward::build(std::span<const cpu::ForwardChunk> chunks) {
       copy(chunk.source.lines.first(lines_), at_.source_lines + std::size_t{r} * lines_);
     }
     at_.kept_first[r] = target;
-    for (const cpu::StateTarget& t : chunk.targets) {
+    for (const StateTarget& t : chunk.targets) {
       auto const i = static_cast<std::size_t>(target++);
       at_.kept_after[i] = static_cast<std::int32_t>(t.boundary - chunk.begin);
       copy(t.row.pages.first(members_), at_.kept_pages + i * members_);
@@ -260,9 +260,9 @@ void DeviceForward::linear(const Weights& w, std::uint32_t rows, std::uint32_t c
   device_->run(job);
 }
 
-void DeviceForward::run(std::span<const cpu::ForwardChunk> chunks, const cpu::KvArena& kv,
+void DeviceForward::run(std::span<const ForwardChunk> chunks, const KvArena& kv,
                         std::span<float> logits) {
-  cpu::check_batch(chunks, kv, model_.config, options_.max_tokens, logits);
+  check_batch(chunks, kv, model_.config, options_.max_tokens, logits);
   if (chunks.empty()) return;
   build(chunks);
   FalconH1Config const& c = model_.config;
@@ -297,7 +297,7 @@ void DeviceForward::run(std::span<const cpu::ForwardChunk> chunks, const cpu::Kv
   device_->download(logits.data(), logits_, std::size_t{samples_} * c.vocabulary * sizeof(float));
 }
 
-void DeviceForward::run_layer(std::size_t l, const cpu::KvArena& kv, std::uint32_t tokens) {
+void DeviceForward::run_layer(std::size_t l, const KvArena& kv, std::uint32_t tokens) {
   FalconH1Config const& c = model_.config;
   Layer const& w = layers_[l];
   auto const epsilon = static_cast<float>(c.norm_epsilon);
@@ -488,19 +488,6 @@ void DeviceForward::run_layer(std::size_t l, const cpu::KvArena& kv, std::uint32
   product.n = c.intermediate;
   device_->run(product);
   linear(w.down, c.hidden, c.intermediate, gate_, att_, c.hidden, tokens, 1, c.down_multiplier);
-}
-
-std::unique_ptr<cpu::ForwardPass> make_forward_pass(cpu::ModelTensors model,
-                                                    const cpu::ForwardOptions& options,
-                                                    std::uint32_t max_sequences,
-                                                    Tokens max_position) {
-  if (options.compute == cpu::Compute::cpu)
-    return std::make_unique<cpu::CpuForward>(std::move(model), options);
-  return std::make_unique<DeviceForward>(std::move(model), options,
-                                         options.compute == cpu::Compute::cuda
-                                             ? cuda_device(options.host_visible)
-                                             : interpreted_device(),
-                                         max_sequences, max_position);
 }
 
 }  // namespace hybridstate::runtime::device

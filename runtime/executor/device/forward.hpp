@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "executor/cpu/forward.hpp"
 #include "executor/device/device.hpp"
+#include "executor/forward_pass.hpp"
 
 namespace hybridstate::runtime::device {
 
@@ -16,16 +16,16 @@ namespace hybridstate::runtime::device {
 /// executor's (kernels.hpp there), so that logits, states, keys and values are the same bits.
 ///
 /// Carries: fp32 and bf16-per-token. The units that chunks name lie in memory of the device.
-class DeviceForward final : public cpu::ForwardPass {
+class DeviceForward final : public ForwardPass {
  public:
   /// Throws DeviceError when the device's memory does not hold the weights and activations, or for
   /// options that the kernels do not have; ModelError for a model that they do not take.
   /// `max_sequences`: chunks of a batch. `max_position`: tokens of the longest sequence.
-  DeviceForward(cpu::ModelTensors model, const cpu::ForwardOptions& options,
-                std::unique_ptr<Device> device, std::uint32_t max_sequences, Tokens max_position);
+  DeviceForward(ModelTensors model, const ForwardOptions& options, std::unique_ptr<Device> device,
+                std::uint32_t max_sequences, Tokens max_position);
 
   const FalconH1Config& config() const noexcept override { return model_.config; }
-  void run(std::span<const cpu::ForwardChunk> chunks, const cpu::KvArena& kv,
+  void run(std::span<const ForwardChunk> chunks, const KvArena& kv,
            std::span<float> logits) override;
   std::byte* allocate(std::size_t bytes) override { return device_->allocate(bytes); }
   void copy(std::byte* to, const std::byte* from, std::size_t bytes) override {
@@ -58,13 +58,13 @@ class DeviceForward final : public cpu::ForwardPass {
 
   const float* floats(const std::vector<float>& values);
   Weights weights(const TensorView& tensor, const TensorView& bias);
-  void build(std::span<const cpu::ForwardChunk> chunks);
-  void run_layer(std::size_t l, const cpu::KvArena& kv, std::uint32_t tokens);
+  void build(std::span<const ForwardChunk> chunks);
+  void run_layer(std::size_t l, const KvArena& kv, std::uint32_t tokens);
   void linear(const Weights& w, std::uint32_t rows, std::uint32_t columns, const float* x, float* y,
               std::int64_t y_stride, std::uint32_t tokens, double scale, double post);
 
-  cpu::ModelTensors model_;
-  cpu::ForwardOptions options_;
+  ModelTensors model_;
+  ForwardOptions options_;
   std::unique_ptr<Device> device_;
   std::uint32_t max_sequences_;
   Tokens max_position_;
@@ -76,7 +76,7 @@ class DeviceForward final : public cpu::ForwardPass {
   float *h_, *u_, *q_, *kv_, *p_, *c_, *y_, *o_, *att_, *ssm_, *gate_, *up_, *logits_;
 
   // Of the current step.
-  const cpu::StateArena* states_ = nullptr;
+  const StateArena* states_ = nullptr;
   std::vector<std::int32_t> integers_;
   std::int32_t* device_integers_ = nullptr;
   std::size_t device_integer_count_ = 0;
@@ -84,11 +84,5 @@ class DeviceForward final : public cpu::ForwardPass {
   std::uint32_t chunks_ = 0, columns_ = 0, members_ = 0, lines_ = 0, kept_ = 0, samples_ = 0;
   std::uint32_t longest_ = 0;  ///< tokens of a chunk
 };
-
-/// The forward pass that the options ask for; arguments as DeviceForward's.
-std::unique_ptr<cpu::ForwardPass> make_forward_pass(cpu::ModelTensors model,
-                                                    const cpu::ForwardOptions& options,
-                                                    std::uint32_t max_sequences,
-                                                    Tokens max_position);
 
 }  // namespace hybridstate::runtime::device

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string_view>
 
-namespace hybridstate::runtime::cpu {
+namespace hybridstate::runtime {
 
 /// A condition of exact continuation that a run gives up on purpose, to show what then differs.
 enum class Condition : std::uint8_t {
@@ -59,4 +59,4 @@ constexpr std::uint32_t sum_pieces(std::uint64_t rows) noexcept {
   return rows < 64 ? 2 : 4;
 }
 
-}  // namespace hybridstate::runtime::cpu
+}  // namespace hybridstate::runtime

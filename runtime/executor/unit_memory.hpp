@@ -9,9 +9,9 @@
 #include <span>
 #include <vector>
 
-#include "executor/cpu/forward.hpp"
+#include "executor/forward_pass.hpp"
 
-namespace hybridstate::runtime::cpu {
+namespace hybridstate::runtime {
 
 /// Real bytes behind the units of an organization, for models whose every layer has attention and
 /// recurrent state (one group of each). Per pool: the units of layer 0, then those of layer 1, …
@@ -98,4 +98,4 @@ class UnitMemory {
   StateArena states_;
 };
 
-}  // namespace hybridstate::runtime::cpu
+}  // namespace hybridstate::runtime

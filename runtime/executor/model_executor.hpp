@@ -11,15 +11,14 @@
 #include <utility>
 #include <vector>
 
-#include "executor/cpu/forward.hpp"
-#include "executor/cpu/sampling.hpp"
-#include "executor/cpu/unit_memory.hpp"
-#include "executor/device/forward.hpp"
 #include "executor/device_error.hpp"
+#include "executor/forward_pass.hpp"
+#include "executor/sampling.hpp"
 #include "executor/step_plan.hpp"
+#include "executor/unit_memory.hpp"
 #include "scheduler/content.hpp"
 
-namespace hybridstate::runtime::cpu {
+namespace hybridstate::runtime {
 
 /// Sees what a step is about to compute, and its logits before tokens are sampled. The default sees
 /// nothing. (Tests change a chunk here, to show that the change is noticed.)
@@ -52,8 +51,8 @@ class ModelExecutor {
                 TokenContent& content, const SamplingOptions& sampling, StepTime time,
                 Witness& witness)
       : cache_(cache),
-        forward_(device::make_forward_pass(std::move(model), options, cache.options().max_sequences,
-                                           longest(cache, options))),
+        forward_(make_forward_pass(std::move(model), options, cache.options().max_sequences,
+                                   longest(cache, options))),
         memory_(cache.organization(), options.carry == Carry::fp32, *forward_),
         content_(content),
         sampling_(sampling),
@@ -216,4 +215,4 @@ class ModelExecutor {
   std::vector<std::int32_t> arena_ids_;
 };
 
-}  // namespace hybridstate::runtime::cpu
+}  // namespace hybridstate::runtime

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-namespace hybridstate::runtime::cpu {
+namespace hybridstate::runtime {
 
 struct SamplingOptions {
   double temperature = 0;   ///< 0: greedy
@@ -30,4 +30,4 @@ class Sampler {
   std::vector<double> weights_;
 };
 
-}  // namespace hybridstate::runtime::cpu
+}  // namespace hybridstate::runtime

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 hybridstate contributors
 // SPDX-License-Identifier: Apache-2.0
-#include "executor/cpu/rotation.hpp"
+#include "executor/rotation.hpp"
 
 #include "math/deterministic.hpp"
 
@@ -8,7 +8,7 @@
 #pragma STDC FP_CONTRACT OFF
 #endif
 
-namespace hybridstate::runtime::cpu {
+namespace hybridstate::runtime {
 
 SineCosine sine_cosine(float angle) noexcept {
   // angle = k pi/2 + r with |r| <= pi/4. pi/2 in two parts of 33 bits, so that k times the first
@@ -63,4 +63,4 @@ void Rotation::fill(std::uint32_t position, float* cosines, float* sines) const 
   }
 }
 
-}  // namespace hybridstate::runtime::cpu
+}  // namespace hybridstate::runtime

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace hybridstate::runtime::cpu {
+namespace hybridstate::runtime {
 
 /// Sine and cosine of an angle in [0, 2^20], within 2 ulp of a float and with the same bits
 /// everywhere.
@@ -30,4 +30,4 @@ class Rotation {
   std::vector<float> frequencies_;
 };
 
-}  // namespace hybridstate::runtime::cpu
+}  // namespace hybridstate::runtime

@@ -1,13 +1,13 @@
 // SPDX-FileCopyrightText: 2026 hybridstate contributors
 // SPDX-License-Identifier: Apache-2.0
-#include "executor/cpu/sampling.hpp"
+#include "executor/sampling.hpp"
 
 #include <algorithm>
 #include <numeric>
 
 #include "math/deterministic.hpp"
 
-namespace hybridstate::runtime::cpu {
+namespace hybridstate::runtime {
 
 TokenId Sampler::greedy(std::span<const float> logits) noexcept {
   std::size_t best = 0;
@@ -74,4 +74,4 @@ TokenId Sampler::sample(std::span<const float> logits, const SamplingOptions& op
   return chosen;
 }
 
-}  // namespace hybridstate::runtime::cpu
+}  // namespace hybridstate::runtime
