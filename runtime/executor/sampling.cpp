@@ -3,7 +3,7 @@
 #include "executor/sampling.hpp"
 
 #include <algorithm>
-#include <numeric>
+#include <hybridstate/kernels/sampling.hpp>
 
 #include "math/deterministic.hpp"
 
@@ -16,62 +16,64 @@ TokenId Sampler::greedy(std::span<const float> logits) noexcept {
   return static_cast<TokenId>(best);
 }
 
+std::uint64_t sampling_random(std::uint64_t seed, Tokens position) noexcept {
+  return BitGenerator(seed, std::uint64_t{position} + 1).next();
+}
+
 TokenId Sampler::sample(std::span<const float> logits, const SamplingOptions& options,
                         Tokens position) {
   TokenId const best = greedy(logits);
   if (!(options.temperature > 0) || logits.size() < 2) return best;
 
-  std::size_t const n = logits.size();
-  auto const largest = static_cast<double>(logits[best]);
-  weights_.resize(n);
-  order_.resize(n);
-  std::iota(order_.begin(), order_.end(), 0U);
-  double total = 0;
-  for (std::size_t i = 0; i < n; ++i) {
-    weights_[i] = portable_exp((static_cast<double>(logits[i]) - largest) / options.temperature);
-    if (!(weights_[i] >= 0)) weights_[i] = 0;  // NaN: never drawn
-    total += weights_[i];
+  auto const temperature = static_cast<float>(options.temperature);
+  likelihoods_.resize(logits.size());
+  order_.clear();
+  std::uint64_t total = 0;
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    likelihoods_[i] =
+        kernels::likelihood(kernels::relative_likelihood(logits[i], logits[best], temperature));
+    total += likelihoods_[i];
+    if (likelihoods_[i] > 0) order_.push_back(static_cast<std::uint32_t>(i));
   }
+  if (order_.empty()) return best;
 
   // Likeliest first; equal ones by id, so that the order is one order.
   auto const before = [&](std::uint32_t a, std::uint32_t b) {
-    return weights_[a] != weights_[b] ? weights_[a] > weights_[b] : a < b;
+    return likelihoods_[a] != likelihoods_[b] ? likelihoods_[a] > likelihoods_[b] : a < b;
   };
-  std::size_t kept = options.top_k > 0 ? std::min<std::size_t>(n, options.top_k) : n;
   std::size_t sorted = 0;
   auto const sort_to = [&](std::size_t end) {
-    end = std::min(end, n);
+    end = std::min(end, order_.size());
     if (end <= sorted) return;
     std::partial_sort(order_.begin() + static_cast<std::ptrdiff_t>(sorted),
                       order_.begin() + static_cast<std::ptrdiff_t>(end), order_.end(), before);
     sorted = end;
   };
-  if (kept < n) {
-    sort_to(kept);
-    total = 0;
-    for (std::size_t i = 0; i < kept; ++i) total += weights_[order_[i]];
+  auto const keep = [&](std::size_t count, std::uint64_t sum) {
+    order_.resize(count);
+    total = sum;
+  };
+  if (options.top_k > 0 && options.top_k < order_.size()) {
+    sort_to(options.top_k);
+    std::uint64_t sum = 0;
+    for (std::size_t i = 0; i < options.top_k; ++i) sum += likelihoods_[order_[i]];
+    keep(options.top_k, sum);
   }
-  if (options.top_p < 1) {
-    double reached = 0;
+  if (std::uint64_t const need = kernels::share_of(total, options.top_p); need < total) {
+    std::uint64_t reached = 0;
     std::size_t i = 0;
-    for (; i < kept && (i == 0 || reached < options.top_p * total); ++i) {
+    for (; reached < need; ++i) {
       if (i >= sorted) sort_to(std::max<std::size_t>(64, sorted * 4));
-      reached += weights_[order_[i]];
+      reached += likelihoods_[order_[i]];
     }
-    kept = i;
-    total = reached;
+    keep(i, reached);
   }
 
-  double left = BitGenerator(options.seed, std::uint64_t{position} + 1).uniform() * total;
-  std::uint32_t chosen = best;
-  for (std::size_t i = 0; i < kept; ++i) {
-    double const weight = weights_[order_[i]];
-    if (weight <= 0) continue;
-    chosen = order_[i];
-    if (left < weight) break;
-    left -= weight;
-  }
-  return chosen;
+  std::sort(order_.begin(), order_.end());
+  std::uint64_t left = kernels::scaled_random(sampling_random(options.seed, position), total);
+  std::size_t i = 0;
+  for (; left >= likelihoods_[order_[i]]; ++i) left -= likelihoods_[order_[i]];
+  return order_[i];
 }
 
 }  // namespace hybridstate::runtime

@@ -16,8 +16,12 @@ struct SamplingOptions {
   std::uint64_t seed = 0;
 };
 
-/// Chooses tokens. A draw depends on the logits, the options and the position of the chosen token
-/// alone, so a request that was preempted draws what it would have drawn.
+/// The random bits of the token at a position.
+std::uint64_t sampling_random(std::uint64_t seed, Tokens position) noexcept;
+
+/// Chooses tokens, the same ones as the kernels (kernels/greedy.hpp, kernels/sampling.hpp). A draw
+/// depends on the logits, the options and the position of the chosen token alone, so a request that
+/// was preempted draws what it would have drawn.
 class Sampler {
  public:
   /// The largest logit, the lowest id among equals.
@@ -27,7 +31,7 @@ class Sampler {
 
  private:
   std::vector<std::uint32_t> order_;
-  std::vector<double> weights_;
+  std::vector<std::uint64_t> likelihoods_;
 };
 
 }  // namespace hybridstate::runtime

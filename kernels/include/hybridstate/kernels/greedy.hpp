@@ -5,8 +5,7 @@
 #include <hybridstate/kernels/job.hpp>
 
 // The largest logit of each row, the lowest id among equals, exactly as the CPU sampler finds it: a
-// NaN never wins, unless it stands first. Draws with a temperature stay on the host, which sums
-// probabilities in double and in order of likelihood.
+// NaN never wins, unless it stands first.
 
 HYBRIDSTATE_NAMESPACE_BEGIN
 namespace kernels {
@@ -54,6 +53,15 @@ HYBRIDSTATE_HD Candidate best_of_warp(T& t, Candidate mine) {
   }
   return mine;
 }
+/// The same of a CTA; `of` is shared memory, of[Threads / 32].
+template <unsigned Threads, class T>
+HYBRIDSTATE_HD Candidate best_of_cta(T& t, Candidate* of, Candidate mine) {
+  mine = best_of_warp(t, mine);
+  if (t.thread() % warp_lanes == 0) of[t.thread() / warp_lanes] = mine;
+  t.sync();
+  for (unsigned i = 0; i < Threads / warp_lanes; ++i) mine = better(mine, of[i]);
+  return mine;
+}
 }  // namespace detail
 
 /// The first of two launches: the best of each chunk, or the row's first token if none is better.
@@ -82,16 +90,12 @@ struct GreedyChunks : GreedyRows {
         if (id < n && loaded[u][i] > best.logit)
           best = {loaded[u][i], static_cast<std::int32_t>(id)};
       }
-    best = detail::best_of_warp(t, best);
 
     struct Shared {
       Candidate of[threads / warp_lanes];
     };
-    auto& shared = t.template shared<Shared>();
-    if (t.thread() % warp_lanes == 0) shared.of[t.thread() / warp_lanes] = best;
-    t.sync();
+    best = detail::best_of_cta<threads>(t, t.template shared<Shared>().of, best);
     if (t.thread() != 0) return;
-    for (Candidate const c : shared.of) best = detail::better(best, c);
     Candidate* const to =
         candidates + std::int64_t{t.block_y()} * greedy_candidates(n) + t.block_x();
     t.store(&to->logit, best.logit);
