@@ -9,8 +9,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "cli/text_table.hpp"
 #include "report/table.hpp"
+#include "report/text_table.hpp"
 #include "version_text.hpp"
 
 namespace hybridstate::runtime {

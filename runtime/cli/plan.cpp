@@ -20,11 +20,11 @@
 #include "cli/command.hpp"
 #include "cli/model_options.hpp"
 #include "cli/quantities.hpp"
-#include "cli/text_table.hpp"
 #include "executor/forward_pass.hpp"
 #include "model/hf_config.hpp"
 #include "report/file.hpp"
 #include "report/table.hpp"
+#include "report/text_table.hpp"
 
 namespace hybridstate::runtime {
 

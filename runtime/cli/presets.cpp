@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "cli/command.hpp"
-#include "cli/text_table.hpp"
 #include "executor/simulated.hpp"
+#include "report/text_table.hpp"
 
 namespace hybridstate::runtime {
 

@@ -13,8 +13,8 @@
 #include "cli/command.hpp"
 #include "cli/jobs.hpp"
 #include "cli/model_options.hpp"
-#include "cli/text_table.hpp"
 #include "report/file.hpp"
+#include "report/text_table.hpp"
 #include "verify/verify.hpp"
 
 namespace hybridstate::runtime {

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 hybridstate contributors
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/text_table.hpp"
+#include "report/text_table.hpp"
 
 #include <algorithm>
 #include <cstddef>
