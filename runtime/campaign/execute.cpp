@@ -10,7 +10,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "cli/serving_options.hpp"
+#include "options/serving_options.hpp"
 #include "report/json.hpp"
 #include "report/summary.hpp"
 #include "trace/analyze.hpp"

@@ -19,9 +19,9 @@
 #include "campaign/folder.hpp"
 #include "campaign/plan.hpp"
 #include "cli/command.hpp"
-#include "cli/jobs.hpp"
-#include "cli/model_options.hpp"
-#include "cli/serving_options.hpp"
+#include "options/jobs.hpp"
+#include "options/model_options.hpp"
+#include "options/serving_options.hpp"
 #include "report/file.hpp"
 
 namespace hybridstate::runtime {

@@ -4,15 +4,10 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
-#include <stdexcept>
+
+#include "options/usage_error.hpp"
 
 namespace hybridstate::runtime {
-
-/// Bad input from the user: what() is one sentence (what, where, what would be right); exit code 2.
-class UsageError : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
 
 /// What the parsed command line asked for; returns the exit code.
 using Action = std::function<int()>;

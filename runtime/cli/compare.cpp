@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "cli/command.hpp"
-#include "cli/model_options.hpp"
-#include "cli/serving_options.hpp"
+#include "options/model_options.hpp"
+#include "options/serving_options.hpp"
 #include "report/table.hpp"
 
 namespace hybridstate::runtime {

@@ -8,9 +8,9 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.hpp"
-#include "cli/model_options.hpp"
 #include "executor/forward_pass.hpp"
 #include "model/weights.hpp"
+#include "options/model_options.hpp"
 #include "scheduler/run.hpp"
 
 namespace hybridstate::runtime {

@@ -18,10 +18,10 @@
 #include <vector>
 
 #include "cli/command.hpp"
-#include "cli/model_options.hpp"
-#include "cli/quantities.hpp"
 #include "executor/forward_pass.hpp"
 #include "model/hf_config.hpp"
+#include "options/model_options.hpp"
+#include "options/quantities.hpp"
 #include "report/file.hpp"
 #include "report/table.hpp"
 #include "report/text_table.hpp"

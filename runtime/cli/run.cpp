@@ -5,9 +5,9 @@
 #include <memory>
 
 #include "cli/command.hpp"
-#include "cli/model_options.hpp"
-#include "cli/quantities.hpp"
-#include "cli/serving_options.hpp"
+#include "options/model_options.hpp"
+#include "options/quantities.hpp"
+#include "options/serving_options.hpp"
 #include "report/table.hpp"
 
 namespace hybridstate::runtime {

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "cli/command.hpp"
-#include "cli/jobs.hpp"
-#include "cli/model_options.hpp"
+#include "options/jobs.hpp"
+#include "options/model_options.hpp"
 #include "report/file.hpp"
 #include "report/text_table.hpp"
 #include "verify/verify.hpp"

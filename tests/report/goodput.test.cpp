@@ -8,8 +8,8 @@
 #include <string>
 
 #include "cli/command.hpp"
-#include "cli/quantities.hpp"
 #include "fixtures.hpp"
+#include "options/quantities.hpp"
 #include "report/json.hpp"
 #include "report/table.hpp"
 

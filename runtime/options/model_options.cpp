@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: 2026 hybridstate contributors
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/model_options.hpp"
+#include "options/model_options.hpp"
 
 #include <fmt/format.h>
 
-#include "cli/command.hpp"
+#include "options/usage_error.hpp"
 
 namespace hybridstate::runtime {
 

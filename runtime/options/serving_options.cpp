@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 hybridstate contributors
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/serving_options.hpp"
+#include "options/serving_options.hpp"
 
 #include <fmt/format.h>
 
@@ -13,12 +13,12 @@
 #include <memory>
 #include <string_view>
 
-#include "cli/command.hpp"
-#include "cli/jobs.hpp"
-#include "cli/model_options.hpp"
-#include "cli/quantities.hpp"
 #include "executor/forward_pass.hpp"
 #include "model/hf_config.hpp"
+#include "options/jobs.hpp"
+#include "options/model_options.hpp"
+#include "options/quantities.hpp"
+#include "options/usage_error.hpp"
 #include "report/html.hpp"
 #include "report/json.hpp"
 #include "workload/block_ids.hpp"

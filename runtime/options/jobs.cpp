@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 hybridstate contributors
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/jobs.hpp"
+#include "options/jobs.hpp"
 
 #include <algorithm>
 #include <atomic>

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 hybridstate contributors
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/quantities.hpp"
+#include "options/quantities.hpp"
 
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@
 #include <optional>
 #include <string_view>
 
-#include "cli/command.hpp"
+#include "options/usage_error.hpp"
 
 namespace hybridstate::runtime {
 namespace {
