@@ -98,10 +98,5 @@ TEST_CASE("the greedy choice moves little more than the logits") {
       {"logits", job.logits.data, static_cast<std::uint64_t>(bytes), -1, 0},
       {"candidates", job.candidates, kept},
       {"ids", job.ids, rows * sizeof(std::int32_t), 0, -1}};
-  Recording recording = record(GreedyChunks<true>{job}, regions);
-  Recording const choice = record(GreedyChoice{job}, regions);
-  recording.violations.insert(recording.violations.end(), choice.violations.begin(),
-                              choice.violations.end());
-  for (auto const& [name, traffic] : choice.traffic) recording.traffic[name] += traffic;
-  check_traffic("greedy choice", recording, static_cast<std::uint64_t>(bytes));
+  check_traffic("greedy choice", record_job(job, regions), static_cast<std::uint64_t>(bytes));
 }
