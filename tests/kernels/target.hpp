@@ -66,7 +66,7 @@ class Copies {
     if (host == nullptr) return nullptr;
     const auto* const at = reinterpret_cast<const std::byte*>(host);
     for (One const& c : copies_)
-      if (std::less_equal<>()(c.host, at) && std::less<>()(at, c.host + c.bytes))
+      if (at == c.host || (std::less<>()(c.host, at) && std::less<>()(at, c.host + c.bytes)))
         return reinterpret_cast<T*>(c.target + (at - c.host));
     throw std::logic_error("a job points to memory that was not copied");
   }
