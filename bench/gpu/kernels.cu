@@ -26,7 +26,8 @@ using namespace hybridstate;
 using namespace hybridstate::kernels;
 
 constexpr std::uint64_t rotated_bytes = std::uint64_t{512} << 20;
-constexpr int replays = 9;
+constexpr std::size_t replays = 9;
+constexpr float warm_up_ms = 50;  // of replays before the first one that counts: clocks rise
 
 void must(cudaError_t status, const char* what) {
   if (status == cudaSuccess) return;
@@ -77,16 +78,22 @@ double seconds(int count, const Launch& one) {
   must(cudaEventCreate(&begin), "event");
   must(cudaEventCreate(&end), "event");
   std::vector<float> times;
-  for (int i = 0; i <= replays; ++i) {
+  float warm = 0;
+  while (times.size() < replays) {
     must(cudaEventRecord(begin, stream), "event");
     must(cudaGraphLaunch(executable, stream), "graph");
     must(cudaEventRecord(end, stream), "event");
     must(cudaEventSynchronize(end), "kernel");
     float ms = 0;
     must(cudaEventElapsedTime(&ms, begin, end), "event");
-    if (i > 0) times.push_back(ms);  // the first one warms up
+    if (warm >= warm_up_ms)
+      times.push_back(ms);
+    else
+      warm += ms;
   }
   std::sort(times.begin(), times.end());
+  must(cudaEventDestroy(begin), "event");
+  must(cudaEventDestroy(end), "event");
   must(cudaGraphExecDestroy(executable), "graph");
   must(cudaGraphDestroy(graph), "graph");
   must(cudaStreamDestroy(stream), "stream");
