@@ -25,12 +25,15 @@ using namespace hybridstate::kernels;
 constexpr double most = 1.02;
 bool passed = true;
 
-/// Prints one row. `least`: bytes that any kernel would have to move.
-void row(const std::string& kernel, const std::string& organization, std::uint32_t batch,
-         std::uint64_t least, const Recording& recording) {
+/// Records all kernels of a job and prints one row. `least`: bytes that any kernel would have to
+/// move.
+template <class Job>
+void row(const std::string& kernel, const std::string& addressing, std::uint32_t batch,
+         const Job& job, const std::vector<Region>& regions, std::uint64_t least) {
+  Recording const recording = record_job(job, regions);
   Traffic const t = recording.total();
   double const ratio = static_cast<double>(t.memory_bytes()) / static_cast<double>(least);
-  fmt::print("{:<16} {:<12} {:>5} {:>14} {:>14} {:>8.4f} {:>14}\n", kernel, organization, batch,
+  fmt::print("{:<18} {:<12} {:>5} {:>14} {:>14} {:>8.4f} {:>14}\n", kernel, addressing, batch,
              least, t.memory_bytes(), ratio, t.requested_bytes);
   for (std::string const& v : recording.violations) fmt::print("  {}\n", v);
   passed = passed && recording.violations.empty() && ratio <= most;
@@ -53,15 +56,6 @@ class Buffer {
 };
 
 std::uint64_t bytes_of(const auto& v) { return v.size() * sizeof(v[0]); }
-
-/// Runs all kernels of a job: what they touch together, and what each must move at least.
-template <class Job>
-void job_row(const std::string& kernel, const std::string& addressing, std::uint32_t batch,
-             const Job& job, const std::vector<Region>& regions, std::uint64_t least) {
-  bool const taken = with_kernel(
-      job, [&](const auto& k) { row(kernel, addressing, batch, least, record(k, regions)); });
-  passed = passed && taken;
-}
 
 void state_update(const char* organization, std::uint32_t heads_per_page, std::uint32_t batch) {
   StateCase c;
@@ -89,7 +83,7 @@ void state_update(const char* organization, std::uint32_t heads_per_page, std::u
   job.state = c.state;
   std::uint64_t least = 2 * state;
   for (std::size_t i = 1; i < regions.size(); ++i) least += regions[i].bytes;
-  job_row("state update", organization, batch, job, regions, least);
+  row("state update", organization, batch, job, regions, least);
 }
 
 /// Falcon-H1-7B: 3,584 channels, 4 taps.
@@ -110,19 +104,20 @@ void convolution(std::uint32_t batch) {
   job.sequences = batch;
   Region states = pool.region("states");
   states.read_once = states.written_once = std::int64_t{batch} * (taps - 1) * channels * 2;
-  job_row("convolution", "slab", batch, job,
-          {states,
-           weights.region("weights"),
-           bias.region("bias"),
-           x.region("x"),
-           y.region("y"),
-           {"lines", lines.data(), bytes_of(lines)}},
-          std::uint64_t{batch} * channels * ((taps - 1) * 4 + 8) + (taps + 1) * channels * 4);
+  row("convolution", "slab", batch, job,
+      {states,
+       weights.region("weights"),
+       bias.region("bias"),
+       x.region("x"),
+       y.region("y"),
+       {"lines", lines.data(), bytes_of(lines)}},
+      std::uint64_t{batch} * channels * ((taps - 1) * 4 + 8) + (taps + 1) * channels * 4);
 }
 
-/// Falcon-H1-7B: 12 query heads on 2 KV heads of 128, `context` tokens in blocks.
+/// Falcon-H1-7B: 12 query heads on 2 KV heads of 128, `context` tokens in blocks. Side by side:
+/// pieces of so many tokens.
 void attention(const char* addressing, std::uint32_t block, std::uint32_t context,
-               std::uint32_t batch) {
+               std::uint32_t batch, std::uint32_t piece_tokens) {
   constexpr std::uint32_t kv_heads = 2, group = 6, dim = 128;
   std::uint32_t const blocks = context / block;
   std::int64_t const head = std::int64_t{block} * dim * 2;
@@ -146,16 +141,26 @@ void attention(const char* addressing, std::uint32_t block, std::uint32_t contex
   b.kv_heads = kv_heads;
   b.group = group;
   job.head_dim = dim;
+  Buffer<std::byte> results(
+      piece_tokens == 0 ? 0
+                        : piece_results_bytes(batch, kv_heads * group, dim, context, piece_tokens));
+  if (piece_tokens != 0)
+    job.results =
+        piece_results(results.data(), batch, kv_heads * group, dim, context, piece_tokens);
   Region kv = pool.region("units");
   kv.read_once = static_cast<std::int64_t>(kv.bytes);
   kv.whole_lines = true;
-  job_row("attention", addressing, batch, job,
-          {kv,
-           q.region("q"),
-           out.region("out"),
-           {"position", position.data(), bytes_of(position)},
-           {"tables", units.data(), bytes_of(units)}},
-          kv.bytes + 2 * q.region("").bytes);
+  row(piece_tokens == 0             ? "attention"
+      : piece_tokens == span_tokens ? "attention, spans"
+                                    : "attention, splits",
+      addressing, batch, job,
+      {kv,
+       q.region("q"),
+       out.region("out"),
+       {"position", position.data(), bytes_of(position)},
+       {"tables", units.data(), bytes_of(units)},
+       results.region("results")},
+      kv.bytes + 2 * q.region("").bytes);
 }
 
 void linear(std::uint32_t tokens) {
@@ -172,7 +177,7 @@ void linear(std::uint32_t tokens) {
   std::vector<Region> const regions = {weights.region("weights"), x.region("x"), y.region("y")};
   std::uint64_t least = 0;
   for (Region const& r : regions) least += r.bytes;
-  job_row("linear", "BF16 weights", tokens, job, regions, least);
+  row("linear", "BF16 weights", tokens, job, regions, least);
 }
 
 void page_copy(std::uint32_t pages) {
@@ -185,23 +190,25 @@ void page_copy(std::uint32_t pages) {
   Region destination = to.region("destination");
   source.read_once = destination.written_once = pages * page;
   source.whole_lines = destination.whole_lines = true;
-  job_row("page copy", "gather", pages, job,
-          {source, destination, {"table", order.data(), bytes_of(order)}}, 2 * pages * page);
+  row("page copy", "gather", pages, job,
+      {source, destination, {"table", order.data(), bytes_of(order)}}, 2 * pages * page);
 }
 
 }  // namespace
 
 int main() {
   fmt::print("predicted from recorded addresses, Falcon-H1-7B, one layer; not measured on a GPU\n");
-  fmt::print("{:<16} {:<12} {:>5} {:>14} {:>14} {:>8} {:>14}\n", "kernel", "addressing", "batch",
+  fmt::print("{:<18} {:<12} {:>5} {:>14} {:>14} {:>8} {:>14}\n", "kernel", "addressing", "batch",
              "least bytes", "memory bytes", "ratio", "requested");
   for (std::uint32_t const batch : {1U, 4U}) {
     state_update("composite", 24, batch);
     state_update("paged", 8, batch);
   }
   convolution(4);
-  attention("pages of 512", 512, 1024, 2);
-  attention("units of 16", 16, 1024, 2);
+  for (std::uint32_t const piece_tokens : {0U, span_tokens}) {
+    attention("pages of 512", 512, 4096, 2, piece_tokens);
+    attention("units of 16", 16, 4096, 2, piece_tokens);
+  }
   linear(1);
   linear(8);
   page_copy(4);

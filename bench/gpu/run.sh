@@ -39,5 +39,6 @@ trap 'rm -rf "$models"' EXIT
 
 "$build/bench/gpu/kernels"
 "$hybridstate" make-model --preset falcon-h1-0.5b --seed 7 --out "$models/half" >/dev/null
-"$hybridstate" compare --executor cuda --model "$models/half" --requests 16 --seeds 1 --orgs S2 \
-  --memory 4GiB --no-references
+"$hybridstate" compare --executor cuda --model "$models/half" --requests 32 --arrivals all-at-once \
+  --share 0 --seeds 1 --orgs S2 --memory 4GiB --no-references
+echo "all of it: $SECONDS s"

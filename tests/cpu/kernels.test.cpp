@@ -393,7 +393,7 @@ TEST_CASE("a decode stores every BF16 element of a state rounded once, whatever 
 TEST_CASE("attention against doubles, over splits") {
   for (std::uint32_t dim : {8U, 10U, 64U, 80U, 128U, 256U})
     for (std::uint32_t heads : {1U, 2U, 6U, 11U}) {
-      std::uint32_t const tokens = 600, block = 24;
+      std::uint32_t const tokens = heads == 2 ? 2100 : 600, block = 24;
       std::uint32_t const units = (tokens + block - 1) / block;
       std::vector<std::int32_t> table(units);
       for (std::uint32_t i = 0; i < units; ++i)
@@ -406,7 +406,8 @@ TEST_CASE("attention against doubles, over splits") {
       blocks.strides = {std::int64_t{dim} * 4, std::int64_t{dim} * 4 * block,
                         std::int64_t{dim} * 4 * block, static_cast<std::int32_t>(block)};
       blocks.unit_stride = std::int64_t{dim} * 8 * block;
-      for (std::uint32_t position : {0U, 3U, 255U, 256U, 599U}) {
+      for (std::uint32_t position : {0U, 3U, 255U, 256U, 599U, 1024U, 2099U}) {
+        if (position >= tokens) continue;
         std::vector<float> first;
         std::vector<double> want(heads * dim);
         for (std::uint32_t h = 0; h < heads; ++h) {
@@ -445,6 +446,94 @@ TEST_CASE("attention against doubles, over splits") {
         }
       }
     }
+}
+
+namespace {
+
+/// The softmax over some tokens in the order of the numeric contract, one head of one dimension per
+/// split, span and sequence: written down once more, without vectors and blocks of heads.
+struct Joined {
+  float largest = 0, denominator = 0;
+  std::vector<float> output;
+
+  void join(const Joined& next) {
+    if (output.empty()) {
+      *this = next;
+      return;
+    }
+    float const m = largest < next.largest ? next.largest : largest;
+    float const keep = numeric::exp(largest - m), take = numeric::exp(next.largest - m);
+    largest = m;
+    denominator = numeric::fused(denominator, keep, next.denominator * take);
+    for (std::size_t i = 0; i < output.size(); ++i)
+      output[i] = numeric::fused(output[i], keep, next.output[i] * take);
+  }
+};
+float halved(std::vector<float> chains) {
+  for (std::size_t n = chains.size() / 2; n > 0; n /= 2)
+    for (std::size_t i = 0; i < n; ++i) chains[i] = chains[i] + chains[i + n];
+  return chains[0];
+}
+/// Keys and values [token][dim], dim at most 16: a score has one product a chain.
+Joined split_of(const float* q, const float* keys, const float* values, std::size_t count,
+                std::size_t dim) {
+  Joined split;
+  std::vector<float> p(256), chains(16);
+  for (std::size_t t = 0; t < count; ++t) {
+    chains.assign(16, 0.0F);
+    for (std::size_t i = 0; i < dim; ++i) chains[i] = q[i] * keys[t * dim + i];
+    p[t] = halved(chains) * 0.25F;
+    split.largest = t == 0 || split.largest < p[t] ? p[t] : split.largest;
+  }
+  for (std::size_t t = 0; t < count; ++t) p[t] = numeric::exp(p[t] - split.largest);
+  split.denominator = halved(p);
+  for (std::size_t i = 0; i < dim; ++i) {
+    float sums[4] = {};
+    for (std::size_t t = 0; t < count; ++t)
+      sums[t % 4] = numeric::fused(p[t], values[t * dim + i], sums[t % 4]);
+    split.output.push_back((sums[0] + sums[2]) + (sums[1] + sums[3]));
+  }
+  return split;
+}
+
+}  // namespace
+
+TEST_CASE("attention joins splits of 256 tokens in spans of 1,024") {
+  constexpr std::size_t dim = 12, most = 4200;
+  auto const kv = random_floats(2 * most * dim, 21);
+  auto const q = random_floats(dim, 22);
+  std::int32_t const unit = 0;
+  AttentionBlocks blocks;
+  blocks.base = reinterpret_cast<std::byte*>(const_cast<float*>(kv.data()));
+  blocks.units = &unit;
+  blocks.strides = {dim * 4, 0, most * dim * 4, most};
+  for (std::uint32_t const tokens :
+       {1U, 255U, 256U, 257U, 1023U, 1024U, 1025U, 1280U, 2048U, 2049U, 2400U, 4097U, 4200U}) {
+    CAPTURE(tokens);
+    Joined want;
+    for (std::size_t span = 0; span < tokens; span += 1024) {
+      Joined of_span;
+      for (std::size_t t = span; t < std::min<std::size_t>(tokens, span + 1024); t += 256)
+        of_span.join(split_of(q.data(), &kv[t * dim], &kv[(most + t) * dim],
+                              std::min<std::size_t>(256, tokens - t), dim));
+      want.join(of_span);
+    }
+    for (float& f : want.output) f = f / want.denominator;
+    for (const Kernels* k : all_kernels()) {
+      std::vector<float> out(dim);
+      Attention j;
+      j.blocks = blocks;
+      j.kv_dtype = Dtype::f32;
+      j.head_dim = dim;
+      j.heads = 1;
+      j.position = tokens - 1;
+      j.scale = 0.25F;
+      j.q = q.data();
+      j.out = out.data();
+      k->attend(j);
+      CHECK(same_bits(out, want.output));
+    }
+  }
 }
 
 TEST_CASE("sampling is a function of logits, options and position") {

@@ -1,120 +1,18 @@
 // SPDX-FileCopyrightText: 2026 hybridstate contributors
 // SPDX-License-Identifier: Apache-2.0
+#include "kernels/linear_case.hpp"
+
 #include <doctest/doctest.h>
 
 #include <cmath>
 #include <cstring>
-#include <hybridstate/kernels/linear.hpp>
-#include <vector>
 
-#include "executor/cpu/kernels.hpp"
 #include "kernels/recording.hpp"
-#include "math/deterministic.hpp"
 
-using namespace hybridstate;
-using namespace hybridstate::kernels;
-namespace cpu = hybridstate::runtime::cpu;
-
-namespace {
-
-const cpu::Kernels& reference() { return cpu::kernels(cpu::Isa::scalar); }
-
-/// A linear with its memory, whose rows of x and y are further apart than they are long.
-struct LinearCase {
-  LinearCase(std::uint32_t rows, std::uint32_t columns, std::uint32_t tokens, ElementType type,
-             std::uint64_t seed)
-      : bits(seed) {
-    job.type = type;
-    job.rows = rows;
-    job.columns = columns;
-    job.tokens = tokens;
-    job.scale = 0.7F;
-    job.post = 1.3F;
-    job.x.stride = (columns + 7) / 2 * 2;
-    job.y.stride = rows + 3;
-    std::vector<float> const drawn = draw(std::size_t{rows} * columns);
-    weight_bytes = drawn.size() * static_cast<std::size_t>(kernels::bytes_of(type));
-    weights.resize(weight_bytes / sizeof(Line) + 1);
-    reference().store(drawn.data(), dtype(), drawn.size(), weights.data());
-    x = draw(tokens * static_cast<std::size_t>(job.x.stride));
-    bias = draw(rows);
-    y.assign(tokens * static_cast<std::size_t>(job.y.stride), untouched);
-    job.weights = weights.data();
-    job.x.data = x.data();
-    job.y.data = y.data();
-    job.bias = bias.data();
-  }
-  LinearCase(const LinearCase&) = delete;
-  LinearCase& operator=(const LinearCase&) = delete;
-
-  runtime::Dtype dtype() const {
-    return job.type == ElementType::bf16 ? runtime::Dtype::bf16 : runtime::Dtype::f32;
-  }
-  /// Normal values, and some so small that sums of their products end in zeros of either sign.
-  std::vector<float> draw(std::size_t n) {
-    std::vector<float> v(n);
-    float const unit = bits.normal() > 1 ? 1e-24F : 1.0F;
-    for (float& f : v) f = static_cast<float>(bits.normal()) * unit;
-    return v;
-  }
-  /// What the CPU executor makes of it.
-  std::vector<float> expected() const {
-    std::vector<float> packed(job.tokens * cpu::packed_stride(job.columns));
-    for (std::uint32_t i = 0; i < job.tokens; ++i)
-      reference().pack(job.x.row(i), job.columns,
-                       packed.data() + i * cpu::packed_stride(job.columns));
-    std::vector<float> out(y.size(), untouched);
-    cpu::Linear linear;
-    linear.weights = job.weights;
-    linear.dtype = dtype();
-    linear.rows = job.rows;
-    linear.columns = job.columns;
-    linear.x = packed.data();
-    linear.x_stride = cpu::packed_stride(job.columns);
-    linear.y = out.data();
-    linear.y_stride = static_cast<std::size_t>(job.y.stride);
-    linear.scale = job.scale;
-    linear.bias = job.bias;
-    linear.post = job.post;
-    reference().linear(linear, job.tokens, 0, job.rows);
-    return out;
-  }
-  void check() {
-    std::vector<float> const wanted = expected();
-    for (ThreadOrder const order :
-         {ThreadOrder::forward, ThreadOrder::reverse, ThreadOrder::shuffled}) {
-      y.assign(y.size(), untouched);
-      CHECK(with_kernel(job, [&](const auto& kernel) { Interpreter(order).run(kernel); }));
-      CHECK((y.empty() || std::memcmp(y.data(), wanted.data(), y.size() * sizeof(float)) == 0));
-    }
-  }
-
-  struct alignas(line_bytes) Line {
-    std::byte of[line_bytes];
-  };
-  static constexpr float untouched = -7.25F;
-  runtime::BitGenerator bits;
-  std::size_t weight_bytes = 0;
-  std::vector<Line> weights;
-  std::vector<float> x, bias, y;
-  LinearJob job;
-};
-
-constexpr ElementType types[] = {ElementType::bf16, ElementType::f32};
+using namespace linear_test;
 
 TEST_CASE("the linear gives the CPU executor's bits for every shape") {
-  std::uint64_t seed = 0;
-  for (ElementType const type : types)
-    for (std::uint32_t const tokens : {1U, 2U, 3U, 5U, 8U, 9U, 37U})
-      for (std::uint32_t const columns : {1U, 2U, 30U, 32U, 33U, 64U, 608U, 1100U}) {
-        std::uint32_t const rows = 1 + static_cast<std::uint32_t>(seed * 7 % 45);
-        CAPTURE(tokens);
-        CAPTURE(columns);
-        CAPTURE(rows);
-        LinearCase c(rows, columns, tokens, type, ++seed);
-        if (seed % 3 == 0) c.job.bias = nullptr;
-        c.check();
-      }
+  check_linears(every_order);
 }
 
 TEST_CASE("rows of x, or weights, that begin at odd elements: the same bits") {
@@ -122,32 +20,32 @@ TEST_CASE("rows of x, or weights, that begin at odd elements: the same bits") {
     LinearCase c(20, 70, 3, type, 1);
     ++c.job.x.data;
     --c.job.tokens;
-    c.check();
+    c.check(every_order);
     --c.job.x.data;
-    c.job.weights = c.weights.front().of + kernels::bytes_of(type);
+    c.job.weights = c.weights.front().bytes + kernels::bytes_of(type);
     --c.job.rows;
-    c.check();
+    c.check(every_order);
   }
 }
 
 TEST_CASE("a short last step is padded: chains of -0 become +0 there") {
   LinearCase c(1, 62, 1, ElementType::f32, 1);
   std::vector<float> const w(62, -1e-30F);
-  std::memcpy(c.weights.front().of, w.data(), w.size() * sizeof(float));
+  std::memcpy(c.weights.front().bytes, w.data(), w.size() * sizeof(float));
   c.x.assign(c.x.size(), 1e-30F);
   c.job.bias = nullptr;
-  c.check();
+  c.check(every_order);
   CHECK_FALSE(std::signbit(c.y[0]));
   c.job.columns = 32;  // nothing is padded, though a lane may take several steps at once
-  c.check();
+  c.check(every_order);
   CHECK(std::signbit(c.y[0]));
 }
 
 TEST_CASE("empty linears write nothing, sums of nothing are +0, too many rows are refused") {
   LinearCase none(5, 40, 0, ElementType::bf16, 1);
-  none.check();
+  none.check(every_order);
   LinearCase empty(5, 0, 2, ElementType::bf16, 1);
-  empty.check();
+  empty.check(every_order);
   empty.job.rows = 524281;
   CHECK_FALSE(with_kernel(empty.job, [](const auto&) { FAIL("refused jobs have no kernel"); }));
 }
@@ -175,5 +73,3 @@ TEST_CASE("up to 8 tokens read Falcon-H1-7B's weights once, in whole sectors") {
       });
     }
 }
-
-}  // namespace

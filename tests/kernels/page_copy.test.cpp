@@ -1,82 +1,21 @@
 // SPDX-FileCopyrightText: 2026 hybridstate contributors
 // SPDX-License-Identifier: Apache-2.0
+#include "kernels/page_copy_case.hpp"
+
 #include <doctest/doctest.h>
 #include <sys/mman.h>
 
-#include <algorithm>
-#include <cstring>
-#include <hybridstate/kernels/page_copy.hpp>
-#include <numeric>
-#include <random>
-
 #include "kernels/recording.hpp"
 
-using namespace hybridstate;
-using namespace hybridstate::kernels;
-
-namespace {
-
-/// Bytes from the begin of a line on.
-struct Memory {
-  explicit Memory(std::int64_t size)
-      : bytes(size), lines(static_cast<std::size_t>(size) / 128 + 1) {}
-
-  std::byte* data() { return lines.data()->byte; }
-  void draw(std::mt19937_64& random) {
-    for (auto i = 0; i < bytes; ++i) data()[i] = static_cast<std::byte>(random());
-  }
-  bool same(Memory& other) {
-    return std::memcmp(data(), other.data(), static_cast<std::size_t>(bytes)) == 0;
-  }
-
-  struct alignas(line_bytes) Line {
-    std::byte byte[line_bytes];
-  };
-  std::int64_t bytes;
-  std::vector<Line> lines;
-};
-
-template <class Items>
-void run_in_every_order(const Items& items, Memory& destination, Memory& want) {
-  Memory const before = destination;
-  for (ThreadOrder const order :
-       {ThreadOrder::forward, ThreadOrder::reverse, ThreadOrder::shuffled}) {
-    destination.lines = before.lines;
-    Interpreter(order).run(PageCopy<Items>{items});
-    CHECK(destination.same(want));
-  }
-}
-
-}  // namespace
+using namespace page_copy_test;
 
 TEST_CASE("copies of any size between any addresses") {
-  std::mt19937_64 random(3);
-  auto const up_to = [&](std::int64_t n) {
-    return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(n));
-  };
-  constexpr std::int64_t room = 120'000;
-  constexpr std::int64_t sizes[] = {0, 1, 15, 16, 17, 127, 128, 4096, 32767, 32768, 32769, 99'999};
-  Memory source(12 * room);
-  source.draw(random);
-  for (int round = 0; round < 6; ++round) {
-    Memory destination(12 * room);
-    destination.draw(random);
-    Memory want = destination;
-    std::vector<CopyItem> items;
-    for (std::int64_t i = 0; i < 12; ++i) {
-      std::int64_t const align = std::int64_t{1} << up_to(8);
-      std::byte* const to = destination.data() + i * room + up_to(300) / align * align;
-      const std::byte* const from = source.data() + i * room + up_to(300) / align * align;
-      std::int64_t const bytes = up_to(2) == 0 ? sizes[i] : up_to(100'000);
-      items.push_back({from, to, bytes});
-      if (i == 4) items.back().source = nullptr;
-      if (i == 7) items.back().destination = nullptr;
-      if (i == 4 || i == 7) continue;
-      std::memcpy(want.data() + (to - destination.data()), from, static_cast<std::size_t>(bytes));
-    }
-    run_in_every_order(CopyList{items.data(), 12, 100'000}, destination, want);
-  }
+  check_lists(every_order);
   CHECK(PageCopy<CopyList>{{nullptr, 0, 100}}.grid().ctas() == 0);
+}
+
+TEST_CASE("pages are gathered, scattered and moved between pools of other strides") {
+  check_pages(every_order);
 }
 
 TEST_CASE("odd ends are read and written once too") {
@@ -90,35 +29,6 @@ TEST_CASE("odd ends are read and written once too") {
                                    {"item", &item, sizeof item, -1, 0}});
     for (std::string const& violation : recording.violations) FAIL_CHECK(violation);
   }
-}
-
-TEST_CASE("pages are gathered, scattered and moved between pools of other strides") {
-  std::mt19937_64 random(4);
-  constexpr std::uint32_t units = 9;
-  constexpr std::int64_t bytes = 40'000, from_stride = bytes + 160, to_stride = bytes + 16;
-  Memory source(units * from_stride);
-  source.draw(random);
-  std::vector<std::int32_t> from(units), to(units);
-  for (bool const lists_sources : {true, false})
-    for (bool const lists_destinations : {true, false}) {
-      std::iota(from.begin(), from.end(), 0);
-      std::iota(to.begin(), to.end(), 0);
-      if (lists_sources) std::shuffle(from.begin(), from.end(), random);
-      if (lists_destinations) std::shuffle(to.begin(), to.end(), random);
-      CopyPages items{
-          source.data() + 32, nullptr, from_stride, to_stride, nullptr, nullptr, units, bytes};
-      if (lists_sources) from[3] = -1, items.sources = from.data();
-      if (lists_destinations) to[5] = -5, items.destinations = to.data();
-      Memory destination(units * to_stride);
-      destination.draw(random);
-      items.to = destination.data();
-      Memory want = destination;
-      for (std::size_t i = 0; i < units; ++i)
-        if (from[i] >= 0 && to[i] >= 0)
-          std::memcpy(want.data() + to[i] * to_stride, source.data() + 32 + from[i] * from_stride,
-                      bytes);
-      run_in_every_order(items, destination, want);
-    }
 }
 
 TEST_CASE("pages lie more than 2^32 bytes apart") {

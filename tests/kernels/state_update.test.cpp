@@ -4,7 +4,7 @@
 
 #include <hybridstate/kernels/shell/recorder.hpp>
 
-#include "kernels/state_case.hpp"
+#include "kernels/state_job_case.hpp"
 #include "test_scale.hpp"
 
 using namespace hybridstate;
@@ -134,6 +134,17 @@ StateCase falcon_7b(bool bf16, std::uint32_t heads_per_page) {
 }
 
 }  // namespace
+
+TEST_CASE("jobs of the recurrence compute the CPU executor's bits") {
+  for (bool const bf16 : {true, false}) {
+    StateCase c;
+    c.bf16 = bf16;
+    c.whole_heads(2);
+    state_test::check_step(every_order, c, 5);
+    for (std::uint32_t const state : {17U, 128U})
+      state_test::check_scan(every_order, bf16, state, 5);
+  }
+}
 
 TEST_CASE("the decode kernel computes the CPU executor's bits, whatever the order of threads") {
   for (std::uint64_t seed = 1; seed <= seeds(12); ++seed) {

@@ -884,16 +884,29 @@ void score_keys(const float* q, const unsigned char* const* keys, std::size_t co
   }
 }
 
+/// Joins another maximum and sum of exponentials; keep and take: the factors of both outputs.
+HYBRIDSTATE_CPU_INLINE void join(float& largest, float& denominator, float next_largest,
+                                 float next_denominator, float& keep, float& take) {
+  float const m = largest < next_largest ? next_largest : largest;
+  keep = numeric::exp(largest - m);
+  take = numeric::exp(next_largest - m);
+  denominator = numeric::fused(denominator, keep, next_denominator * take);
+  largest = m;
+}
+
 template <Dtype D, std::size_t N>
 void attend_heads(const Attention& j, std::size_t first_head) {
   std::size_t const dim = j.head_dim;
   std::size_t const steps = (dim + lanes - 1) / lanes;
   alignas(64) float p[N][split_tokens];
-  alignas(64) float o[N][max_head_dim];
+  // [0]: all spans before the one at hand, or the first span itself; [1]: a later span.
+  alignas(64) float o[2][N][max_head_dim];
   const unsigned char* keys[split_tokens];
   const unsigned char* values[split_tokens];
-  float largest[N] = {};
-  float denominator[N] = {};
+  float largest[2][N] = {};
+  float denominator[2][N] = {};
+  float keep[N] = {};
+  float take[N] = {};
   const float* const q = j.q + first_head * dim;
   auto const head = static_cast<std::int32_t>(j.kv_head);
   std::size_t const tokens = std::size_t{j.position} + 1;
@@ -928,35 +941,40 @@ void attend_heads(const Attention& j, std::size_t first_head) {
       split_largest[h] = m;
       split_sum[h] = halve_all(acc);
     }
-    float keep[N] = {};
-    float take[N] = {};
+    bool const begins = start % span_tokens == 0;
+    std::size_t const level = start < span_tokens ? 0 : 1;
     HYBRIDSTATE_CPU_UNROLL
     for (std::size_t h = 0; h < N; ++h) {
-      if (start == 0) {
-        largest[h] = split_largest[h];
-        denominator[h] = split_sum[h];
-        continue;
+      float& m = largest[level][h];
+      float& sum = denominator[level][h];
+      if (begins) {
+        m = split_largest[h];
+        sum = split_sum[h];
+      } else {
+        join(m, sum, split_largest[h], split_sum[h], keep[h], take[h]);
       }
-      float const m = largest[h] < split_largest[h] ? split_largest[h] : largest[h];
-      keep[h] = numeric::exp(largest[h] - m);
-      take[h] = numeric::exp(split_largest[h] - m);
-      denominator[h] = numeric::fused(denominator[h], keep[h], split_sum[h] * take[h]);
-      largest[h] = m;
     }
     for (std::size_t step = 0; step < steps; ++step) {
       V sum[N];
       weigh_values<D, N>(values, step * lanes, dim - step * lanes, count, p, sum);
       HYBRIDSTATE_CPU_UNROLL
       for (std::size_t h = 0; h < N; ++h) {
-        float* const to = o[h] + step * lanes;
-        store(to, start == 0 ? sum[h] : fused(load(to), all(keep[h]), sum[h] * all(take[h])));
+        float* const to = o[level][h] + step * lanes;
+        store(to, begins ? sum[h] : fused(load(to), all(keep[h]), sum[h] * all(take[h])));
       }
+    }
+    if (level == 0 || ((start + count) % span_tokens != 0 && start + count < tokens)) continue;
+    for (std::size_t h = 0; h < N; ++h) {
+      join(largest[0][h], denominator[0][h], largest[1][h], denominator[1][h], keep[h], take[h]);
+      for (std::size_t i = 0; i < steps * lanes; i += lanes)
+        store(o[0][h] + i,
+              fused(load(o[0][h] + i), all(keep[h]), load(o[1][h] + i) * all(take[h])));
     }
   }
   HYBRIDSTATE_CPU_UNROLL
   for (std::size_t h = 0; h < N; ++h) {
     float* const out = j.out + (first_head + h) * dim;
-    for (std::size_t i = 0; i < dim; ++i) out[i] = o[h][i] / denominator[h];
+    for (std::size_t i = 0; i < dim; ++i) out[i] = o[0][h][i] / denominator[0][h];
   }
 }
 

@@ -19,13 +19,15 @@
 // * wide sums (norms, state . C, q . k, the denominator of a split): chain k mod L with
 //   L = 16 x (the power of two that covers the 16-element steps), at most 256; a chain starts with
 //   its first product. Then halving from L / 2 down to 1. A GPU gives a thread one or more chains.
-// * attention: splits of 256 tokens counted from position 0. Inside a split: maximum, exponentials,
-//   their wide sum, and per output element 4 chains (token mod 4) halved by 2 and 1. Splits are
-//   merged in order, each rescaled to the larger maximum.
+// * attention: splits of 256 tokens inside spans of 1,024, both counted from position 0. Inside a
+//   split: maximum, exponentials, their wide sum, and per output element 4 chains (token mod 4)
+//   halved by 2 and 1. The splits of a span are joined in order, then the spans, each rescaled to
+//   the larger maximum; the first of either begins the sum.
 
 namespace hybridstate::runtime::cpu {
 
 inline constexpr std::uint32_t split_tokens = 256;  ///< of the attention
+inline constexpr std::uint32_t span_tokens = 1024;
 inline constexpr std::uint32_t max_head_dim = 512;
 inline constexpr std::uint32_t max_state = 1024;
 

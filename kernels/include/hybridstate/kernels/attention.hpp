@@ -8,14 +8,17 @@
 #include <hybridstate/kernels/reduce.hpp>
 
 // Attention over keys and values in units of a pool, grouped queries, in the order of the numeric
-// contract: splits of 256 tokens counted from position 0, joined in order. Nothing depends on the
-// batch, on how a prompt is cut into runs, or on whether the splits of a query are computed in turn
-// (Splits::in_turn) or side by side (Splits::side_by_side, then JoinSplits).
+// contract: splits of 256 tokens inside spans of 1,024, both counted from position 0; the splits of
+// a span are joined in order, then the spans in order. Nothing depends on the batch, on how a
+// prompt is cut into runs, or on what a CTA takes of a query's tokens: all of them
+// (Pieces::in_turn), or a span or a split beside the others (Pieces::side_by_side, then
+// JoinPieces).
 
 HYBRIDSTATE_NAMESPACE_BEGIN
 namespace kernels {
 
 inline constexpr std::uint32_t split_tokens = 256;
+inline constexpr std::uint32_t span_tokens = 1024;
 
 /// A run of queries at consecutive positions for each sequence of a batch. A query attends to
 /// positions 0 to its own; keys and values of all of them are in their units already.
@@ -56,16 +59,23 @@ HYBRIDSTATE_HD inline Rescale join(Softmax& total, Softmax next) noexcept {
   return by;
 }
 
-/// Softmax and unnormalized output of each split of a decode step, in memory of the caller:
-/// [sequence][query head][splits], an output being head_dim floats.
-struct SplitResults {
+/// Joins four elements of an output into those of the tokens before.
+HYBRIDSTATE_HD inline void join(const float (&before)[4], float (&next)[4], Rescale by) noexcept {
+  for (unsigned i = 0; i < 4; ++i) next[i] = numeric::fused(before[i], by.keep, next[i] * by.take);
+}
+
+/// Softmax and unnormalized output of each piece of a decode step, in memory of the caller:
+/// [sequence][query head][pieces], an output being head_dim floats. A sequence of one piece has
+/// none.
+struct PieceResults {
   Softmax* softmax = nullptr;
-  float* output = nullptr;   ///< 16-byte aligned
-  std::uint32_t splits = 0;  ///< at least the longest sequence's tokens / 256, rounded up
+  float* output = nullptr;                    ///< 16-byte aligned
+  std::uint32_t pieces = 0;                   ///< at least those of the longest sequence
+  std::uint32_t piece_tokens = split_tokens;  ///< or span_tokens
 
   HYBRIDSTATE_HD constexpr std::int64_t at(std::int64_t sequence, std::uint32_t heads,
-                                           std::uint32_t head, std::uint32_t split) const noexcept {
-    return (sequence * heads + head) * splits + split;
+                                           std::uint32_t head, std::uint32_t piece) const noexcept {
+    return (sequence * heads + head) * pieces + piece;
   }
 };
 
@@ -172,34 +182,34 @@ struct KeyDot {
   }
 };
 
-enum class Splits : std::uint8_t { in_turn, side_by_side };
+enum class Pieces : std::uint8_t { in_turn, side_by_side };
 
 /// Attention of the queries of a batch. The queries of a sequence times the query heads of a KV
 /// head are its rows; a CTA takes R of them, which share every key and value it reads.
 ///
 /// E: Bf16 or float, of keys and values. D: head_dim. Addresses of keys and values are multiples of
-/// 16 bytes. With Splits::in_turn a CTA computes all splits of its rows and their outputs; with
-/// Splits::side_by_side, for one query per sequence, one split, into `results`, for JoinSplits.
-template <class E, unsigned D, unsigned R, Splits S>
+/// 16 bytes. With Pieces::in_turn a CTA takes all tokens of its rows; with Pieces::side_by_side,
+/// for one query per sequence, one piece, into `results`, for JoinPieces.
+template <class E, unsigned D, unsigned R, Pieces S>
 struct Attention {
   using Tile = TokenTile<E, D>;
   static constexpr unsigned threads = D <= 128 ? 128 : 256;
   /// 128 registers a thread, or 168.
   static constexpr int least_ctas = D > 128                                       ? 2
-                                    : S == Splits::side_by_side && sizeof(E) == 2 ? 4
+                                    : S == Pieces::side_by_side && sizeof(E) == 2 ? 4
                                                                                   : 3;
   static constexpr unsigned quads = D / 4;
   static_assert(D % 16 == 0 && D >= 64 && D <= 256 && R >= 1 && R <= 8);
 
   AttentionBatch in{};
-  SplitResults results{};          ///< Splits::side_by_side
+  PieceResults results{};          ///< Pieces::side_by_side
   std::uint32_t most_queries = 1;  ///< of any sequence
 
   HYBRIDSTATE_HD constexpr std::uint32_t tiles() const noexcept {
     return quotient_up(most_queries * in.group, R);
   }
   HYBRIDSTATE_HD constexpr Grid grid() const noexcept {
-    return {in.kv_heads * tiles(), in.sequences, S == Splits::in_turn ? 1 : results.splits};
+    return {in.kv_heads * tiles(), in.sequences, S == Pieces::in_turn ? 1 : results.pieces};
   }
 
   template <cta_thread T>
@@ -213,27 +223,30 @@ struct Attention {
     if (rows.first >= all) return;
     rows.count = rows.first + R < all ? R : all - rows.first;
     if (rows.run.row < 0) {
-      if constexpr (S == Splits::in_turn)
+      if constexpr (S == Pieces::in_turn)
         for (unsigned i = t.thread(); i < rows.count * quads; i += threads)
           t.store(in.out + place(rows, i / quads) + i % quads * 4, Vector16{});
       return;
     }
     std::int32_t const last = rows.position(rows.count - 1);
-    auto const split = static_cast<std::int32_t>(S == Splits::in_turn ? 0 : t.block_z());
-    if (split > last / tokens) return;
-
+    std::int32_t end = last + 1;
+    if constexpr (S == Pieces::side_by_side) {
+      auto const piece = static_cast<std::int32_t>(results.piece_tokens);
+      rows.start = static_cast<std::int32_t>(t.block_z()) * piece;
+      if (rows.start >= end) return;
+      if (end - rows.start > piece) end = rows.start + piece;
+    }
     Shared& m = t.template shared<Shared>();
-    if constexpr (S == Splits::in_turn) load_queries(t, m, rows);
-    rows.start = split * tokens;
-    do {
-      std::int32_t const left = last - rows.start + 1;
+    place_rows(t, m, rows);
+    for (; rows.start < end; rows.start += tokens) {
+      std::int32_t const left = end - rows.start;
       attend(t, m, rows, left < tokens ? left : tokens);
-      rows.start += tokens;
-    } while (S == Splits::in_turn && rows.start <= last);
+    }
   }
 
  private:
   static constexpr std::int32_t tokens = split_tokens;
+  static constexpr std::int32_t span = span_tokens;
   static constexpr unsigned staged = Tile::tokens * Tile::vectors / threads;
   static_assert(Tile::tokens * Tile::vectors % threads == 0);
   // Scores: a thread takes one token of a tile and some rows.
@@ -247,8 +260,10 @@ struct Attention {
   static constexpr unsigned value_rows = quotient_up(R, value_parts);
   static_assert(R % value_rows == 0);
   static constexpr unsigned exchanged = 2 * R * quads;
+  /// Of joins: what there is of a row at level 0, in turn a span behind the first one at level 1.
+  static constexpr unsigned levels = S == Pieces::in_turn ? 2 : 1;
 
-  /// Rows of a CTA, and the split it is at.
+  /// Rows of a CTA, and the position where the split begins that it is at.
   struct Rows {
     QueryRun run;
     std::uint32_t kv_head, group, first, count;
@@ -269,12 +284,13 @@ struct Attention {
     Vector16 tile[Tile::size > exchanged ? Tile::size : exchanged];
     Vector16 q[R * quads];
     Vector16 p[R][4][split_tokens / 16 + 2];
-    Vector16 output[S == Splits::in_turn ? R * quads : 1];
+    Vector16 output[levels][R * quads];
     std::int64_t offset[split_tokens];  ///< of keys
-    std::int64_t place[R];              ///< of a row in `out`, or of its split 0 in `results`
+    std::int64_t query[R];              ///< place of a row in `q`; -1: none
+    std::int64_t place[R];              ///< of a row in `out`, or of its piece in `results`
     std::int32_t position[R];           ///< of a row's query; -1: none
-    Softmax softmax[R];
-    Rescale rescale[R];
+    Softmax softmax[levels][R];
+    Rescale rescale[levels][R];  ///< of the last join into a level
 
     HYBRIDSTATE_HD std::uint32_t& score(unsigned r, unsigned token) {
       return p[r][token % 4][token / 16].word[token / 4 % 4];
@@ -286,10 +302,23 @@ struct Attention {
   };
 
   HYBRIDSTATE_HD std::int64_t place(const Rows& rows, unsigned r) const {
-    if constexpr (S == Splits::side_by_side)
-      return results.at(rows.run.first, in.kv_heads * in.group, rows.head(r), 0);
-    else
-      return rows.token(r) * in.out_stride + std::int64_t{rows.head(r)} * D;
+    return rows.token(r) * in.out_stride + std::int64_t{rows.head(r)} * D;
+  }
+  /// Whether the only piece of its sequence is at hand, which needs no joining.
+  HYBRIDSTATE_HD bool alone(std::int32_t position) const {
+    return S == Pieces::in_turn || position < static_cast<std::int32_t>(results.piece_tokens);
+  }
+  HYBRIDSTATE_HD bool one_split() const {
+    return S == Pieces::side_by_side && results.piece_tokens == split_tokens;
+  }
+  /// Whether the split at `start` is the first one, or for a row the last one, that is joined on
+  /// its level.
+  HYBRIDSTATE_HD bool begins(std::int32_t start) const { return start % span == 0 || one_split(); }
+  HYBRIDSTATE_HD bool ends(std::int32_t start, std::int32_t visible) const {
+    return visible <= tokens || (start + tokens) % span == 0 || one_split();
+  }
+  HYBRIDSTATE_HD static unsigned level_of(std::int32_t start) {
+    return levels == 2 && start >= span ? 1 : 0;
   }
 
   /// One split, of which the rows' queries attend to `count` tokens at most.
@@ -311,7 +340,7 @@ struct Attention {
     const std::byte* const values = keys + in.blocks.strides.value;
     Vector16 next[staged];
     fetch(t, m, keys, 0, next);
-    if constexpr (S == Splits::side_by_side) load_queries(t, m, rows);
+    if (S == Pieces::in_turn ? rows.start == 0 : begins(rows.start)) load_queries(t, m);
     for (unsigned tile = 0; tile < tiles; ++tile) {
       put(t, m, next);
       t.sync();
@@ -334,17 +363,22 @@ struct Attention {
   }
 
   template <class T>
-  HYBRIDSTATE_HD void load_queries(T& t, Shared& m, const Rows& rows) const {
-    for (unsigned i = t.thread(); i < R * quads; i += threads) {
-      unsigned const r = i / quads;
-      m.q[i] = r < rows.count ? t.template load<Vector16>(in.q + rows.token(r) * in.q_stride +
-                                                          rows.head(r) * D + i % quads * 4)
-                              : Vector16{};
-    }
+  HYBRIDSTATE_HD void place_rows(T& t, Shared& m, const Rows& rows) const {
     if (t.thread() >= R) return;
     unsigned const r = t.thread();
-    m.position[r] = r < rows.count ? rows.position(r) : -1;
-    m.place[r] = place(rows, r);
+    bool const used = r < rows.count;
+    m.position[r] = used ? rows.position(r) : -1;
+    m.query[r] = used ? rows.token(r) * in.q_stride + rows.head(r) * D : -1;
+    m.place[r] = alone(rows.position(0)) ? place(rows, r)
+                                         : results.at(rows.run.first, in.kv_heads * in.group,
+                                                      rows.head(r), t.block_z());
+  }
+  template <class T>
+  HYBRIDSTATE_HD void load_queries(T& t, Shared& m) const {
+    for (unsigned i = t.thread(); i < R * quads; i += threads) {
+      std::int64_t const at = m.query[i / quads];
+      m.q[i] = at < 0 ? Vector16{} : t.template load<Vector16>(in.q + at + i % quads * 4);
+    }
   }
 
   template <class T>
@@ -406,10 +440,13 @@ struct Attention {
       }
       Softmax const split{largest, halve<each, warp_lanes, 1>(t, s)};
       if (lane != 0) continue;
-      if (S == Splits::side_by_side || start == 0)
-        m.softmax[r] = split;
+      unsigned const level = level_of(start);
+      if (begins(start))
+        m.softmax[level][r] = split;
       else
-        m.rescale[r] = join(m.softmax[r], split);
+        m.rescale[level][r] = join(m.softmax[level][r], split);
+      if (level > 0 && ends(start, visible))
+        m.rescale[0][r] = join(m.softmax[0][r], m.softmax[level][r]);
     }
   }
 
@@ -429,7 +466,7 @@ struct Attention {
     Share const at = share(t.thread());
     if (at.row >= R) return;
     // Tokens that all rows attend to.
-    std::int32_t const common = S == Splits::in_turn ? m.visible(0, start) : count;
+    std::int32_t const common = S == Pieces::in_turn ? m.visible(0, start) : count;
     for (unsigned step = 0; step < Tile::tokens / 16; ++step) {
       unsigned const first = tile * Tile::tokens + step * 16 + at.chain;
       auto const token = static_cast<std::int32_t>(first);
@@ -440,7 +477,7 @@ struct Attention {
       for (unsigned r = 0; r < value_rows; ++r) {
         float p[4];
         unpack<float>(m.p[at.row + r][at.chain][first / 16], p);
-        std::int32_t const end = token + 12 < common || S == Splits::side_by_side
+        std::int32_t const end = token + 12 < common || S == Pieces::side_by_side
                                      ? common
                                      : m.visible(at.row + r, start);
         for (unsigned k = 0; k < 4; ++k)
@@ -487,36 +524,37 @@ struct Attention {
   template <class T>
   HYBRIDSTATE_HD void leave(T& t, Shared& m, std::int32_t start, unsigned r, unsigned quad,
                             float (&sum)[4]) const {
-    if constexpr (S == Splits::side_by_side) {
-      std::int64_t const at = m.place[r] + start / tokens;
-      t.store(results.output + at * D + quad * 4, packed<float>(sum));
-      if (quad == 0) t.store(results.softmax + at, m.softmax[r]);
+    unsigned level = level_of(start);
+    auto const join_level = [&] {
+      float before[4];
+      unpack<float>(m.output[level][r * quads + quad], before);
+      join(before, sum, m.rescale[level][r]);
+    };
+    if (!begins(start)) join_level();
+    bool const ended = ends(start, m.visible(r, start));
+    if (level > 0 && ended) {
+      level = 0;
+      join_level();
+    }
+    if (!ended || (S == Pieces::in_turn && m.visible(r, start) > tokens)) {
+      m.output[level][r * quads + quad] = packed<float>(sum);
+    } else if (alone(m.position[r])) {
+      for (float& f : sum) f = f / m.softmax[0][r].denominator;
+      t.store(in.out + m.place[r] + quad * 4, packed<float>(sum));
     } else {
-      Vector16& kept = m.output[r * quads + quad];
-      if (start > 0) {
-        float before[4];
-        unpack<float>(kept, before);
-        Rescale const by = m.rescale[r];
-        for (unsigned i = 0; i < 4; ++i)
-          sum[i] = numeric::fused(before[i], by.keep, sum[i] * by.take);
-      }
-      if (m.visible(r, start) > tokens) {
-        kept = packed<float>(sum);
-      } else {
-        for (float& f : sum) f = f / m.softmax[r].denominator;
-        t.store(in.out + m.place[r] + quad * 4, packed<float>(sum));
-      }
+      t.store(results.output + m.place[r] * D + quad * 4, packed<float>(sum));
+      if (quad == 0) t.store(results.softmax + m.place[r], m.softmax[0][r]);
     }
   }
 };
 
-/// Joins what Attention with Splits::side_by_side left, in order: the outputs of a decode step.
-struct JoinSplits {
+/// Joins what Attention with Pieces::side_by_side left, in order: the outputs of a decode step.
+struct JoinPieces {
   static constexpr unsigned threads = 128;
-  static constexpr unsigned ahead = 4;  ///< splits in flight
+  static constexpr unsigned ahead = 4;  ///< pieces in flight
 
   AttentionBatch in{};
-  SplitResults results{};
+  PieceResults results{};
   std::uint32_t head_dim = 0;  ///< a multiple of 4
 
   HYBRIDSTATE_HD constexpr std::uint32_t quads() const noexcept {
@@ -536,34 +574,47 @@ struct JoinSplits {
 
     std::int64_t const base =
         results.at(t.block_y(), in.kv_heads * in.group, at / (head_dim / 4), 0);
-    std::uint32_t const splits = static_cast<std::uint32_t>(run.position) / split_tokens + 1;
-    Softmax total{};
-    float sum[4] = {};
-    for (std::uint32_t first = 0; first < splits; first += ahead) {
+    std::uint32_t const pieces =
+        static_cast<std::uint32_t>(run.position) / results.piece_tokens + 1;
+    if (pieces == 1) return;  // Attention has written its output
+    std::uint32_t const each = span_tokens / results.piece_tokens;
+    Softmax total{}, span{};
+    float all[4] = {};
+    float before[4] = {};  // of the span
+    for (std::uint32_t first = 0; first < pieces; first += ahead) {
       Softmax softmax[ahead];
       Vector16 output[ahead];
       for (unsigned i = 0; i < ahead; ++i) {
-        if (first + i >= splits) break;
+        if (first + i >= pieces) break;
         softmax[i] = t.template load<Softmax>(results.softmax + base + first + i);
         output[i] = t.template load<Vector16>(results.output + (base + first + i) * head_dim +
                                               at % (head_dim / 4) * 4);
       }
       for (unsigned i = 0; i < ahead; ++i) {
-        if (first + i >= splits) break;
+        std::uint32_t const piece = first + i;
+        if (piece >= pieces) break;
         float next[4];
         unpack<float>(output[i], next);
-        if (first + i == 0) {
-          total = softmax[i];
-          for (unsigned k = 0; k < 4; ++k) sum[k] = next[k];
-          continue;
-        }
-        Rescale const by = join(total, softmax[i]);
-        for (unsigned k = 0; k < 4; ++k)
-          sum[k] = numeric::fused(sum[k], by.keep, next[k] * by.take);
+        if (piece % each == 0)
+          span = softmax[i];
+        else
+          join(before, next, join(span, softmax[i]));
+        copy(next, before);
+        if ((piece + 1) % each != 0 && piece + 1 < pieces) continue;
+        if (piece < each)
+          total = span;
+        else
+          join(all, next, join(total, span));
+        copy(next, all);
       }
     }
-    for (float& f : sum) f = f / total.denominator;
-    t.store(out, packed<float>(sum));
+    for (float& f : all) f = f / total.denominator;
+    t.store(out, packed<float>(all));
+  }
+
+ private:
+  HYBRIDSTATE_HD static void copy(const float (&from)[4], float (&to)[4]) noexcept {
+    for (unsigned i = 0; i < 4; ++i) to[i] = from[i];
   }
 };
 
@@ -605,25 +656,37 @@ struct AttentionAny {
     HYBRIDSTATE_UNROLL
     for (unsigned i = 0; i < held; ++i) q[i] = element<float>(t, from, i * warp_lanes + lane(t));
 
-    Softmax total{};
+    Softmax total{}, span{};
     float sum[own] = {};
+    float of_span[own] = {};
     for (std::int32_t start = 0; start < tokens; start += static_cast<int>(split_tokens)) {
       std::uint32_t const left = static_cast<std::uint32_t>(tokens - start);
       std::uint32_t const count = left < split_tokens ? left : split_tokens;
       score(t, p, q, run.row, head, start, count);
       t.sync();
       Softmax const next = exponentiate(t, p, count);
+      bool const begins = static_cast<std::uint32_t>(start) % span_tokens == 0;
       Rescale by{};
-      if (start == 0)
-        total = next;
+      if (begins)
+        span = next;
       else
-        by = join(total, next);
+        by = join(span, next);
       HYBRIDSTATE_UNROLL
       for (unsigned i = 0; i < own; ++i) {
         float const weighed = weigh(t, p, run.row, head, start, count, i * threads + t.thread());
-        sum[i] = start == 0 ? weighed : numeric::fused(sum[i], by.keep, weighed * by.take);
+        of_span[i] = begins ? weighed : numeric::fused(of_span[i], by.keep, weighed * by.take);
       }
       t.sync();
+      std::uint32_t const done = static_cast<std::uint32_t>(start) + count;
+      if (left > count && done % span_tokens != 0) continue;
+      bool const first = done <= span_tokens;
+      if (first)
+        total = span;
+      else
+        by = join(total, span);
+      HYBRIDSTATE_UNROLL
+      for (unsigned i = 0; i < own; ++i)
+        sum[i] = first ? of_span[i] : numeric::fused(sum[i], by.keep, of_span[i] * by.take);
     }
     HYBRIDSTATE_UNROLL
     for (unsigned i = 0; i < own; ++i)
@@ -698,24 +761,32 @@ struct AttentionJob {
   ElementType type = ElementType::bf16;  ///< of keys and values
   std::uint32_t head_dim = 0;            ///< up to 512; 64, 80, 128 and 256 in vector accesses
   std::uint32_t most_queries = 1;        ///< of any sequence; further ones are left out
-  /// Where splits go that are computed side by side, which keeps a GPU busy with few sequences;
-  /// one query per sequence then, and a head_dim in vector accesses. Null: in turn, with less
-  /// traffic. The same bits.
-  SplitResults results{};
+  /// Where the results of pieces go that are computed side by side, by CTAs of their own; one query
+  /// per sequence then, and a head_dim in vector accesses. Null: all tokens in turn. The same bits.
+  ///
+  /// A GPU is busy with some CTAs on every multiprocessor: take the first of in turn, spans and
+  /// splits that gives sequences * kv_heads * pieces of them. Few long sequences want splits, from
+  /// 8 on spans, many sequences no pieces. Pieces write and read their results besides keys and
+  /// values: for 6 query heads of 128 on a KV head, 1.2 % with whole spans, 4.8 % with splits.
+  PieceResults results{};
 };
 
-/// Bytes of the memory that split_results() lays out.
-constexpr std::size_t split_results_bytes(std::uint32_t sequences, std::uint32_t query_heads,
-                                          std::uint32_t head_dim, std::uint32_t splits) noexcept {
-  return std::size_t{sequences} * query_heads * splits *
+/// Bytes of the memory that piece_results() lays out. `most_tokens`: of any sequence, the query's
+/// own included. piece_tokens: split_tokens or span_tokens.
+constexpr std::size_t piece_results_bytes(std::uint32_t sequences, std::uint32_t query_heads,
+                                          std::uint32_t head_dim, std::uint32_t most_tokens,
+                                          std::uint32_t piece_tokens) noexcept {
+  return std::size_t{sequences} * query_heads * quotient_up(most_tokens, piece_tokens) *
          (sizeof(Softmax) + head_dim * sizeof(float));
 }
 /// In memory at a multiple of 16 bytes.
-inline SplitResults split_results(void* memory, std::uint32_t sequences, std::uint32_t query_heads,
-                                  std::uint32_t head_dim, std::uint32_t splits) noexcept {
+inline PieceResults piece_results(void* memory, std::uint32_t sequences, std::uint32_t query_heads,
+                                  std::uint32_t head_dim, std::uint32_t most_tokens,
+                                  std::uint32_t piece_tokens) noexcept {
   auto* const output = static_cast<float*>(memory);
-  std::size_t const floats = std::size_t{sequences} * query_heads * splits * head_dim;
-  return {reinterpret_cast<Softmax*>(output + floats), output, splits};
+  std::uint32_t const pieces = quotient_up(most_tokens, piece_tokens);
+  std::size_t const floats = std::size_t{sequences} * query_heads * pieces * head_dim;
+  return {reinterpret_cast<Softmax*>(output + floats), output, pieces, piece_tokens};
 }
 
 namespace detail {
@@ -731,11 +802,12 @@ inline bool vector_attention(const AttentionJob& job) noexcept {
 template <class E, unsigned D, unsigned R, class Run>
 bool attention_rows(const AttentionJob& job, Run& run) {
   if (job.results.softmax == nullptr) {
-    run(Attention<E, D, R, Splits::in_turn>{job.batch, {}, job.most_queries});
+    constexpr unsigned rows = D > 128 ? R / 2 : R;  // for want of shared memory
+    run(Attention<E, D, rows, Pieces::in_turn>{job.batch, {}, job.most_queries});
     return true;
   }
-  run(Attention<E, D, R, Splits::side_by_side>{job.batch, job.results, 1});
-  run(JoinSplits{job.batch, job.results, job.head_dim});
+  run(Attention<E, D, R, Pieces::side_by_side>{job.batch, job.results, 1});
+  run(JoinPieces{job.batch, job.results, job.head_dim});
   return true;
 }
 /// With the R that leaves the fewest rows of the last CTA unused; the largest of several.
@@ -756,8 +828,10 @@ bool with_kernel(const AttentionJob& job, Run&& run) {
   bool const side_by_side = job.results.softmax != nullptr;
   if (b.group == 0 || b.kv_heads == 0 || b.blocks.strides.block_tokens <= 0 ||
       b.sequences > detail::most_grid_y || job.most_queries > detail::most_grid_y ||
-      job.results.splits > detail::most_grid_y ||
-      (side_by_side && (b.first != nullptr || job.most_queries != 1)))
+      job.results.pieces > detail::most_grid_y ||
+      (side_by_side &&
+       (b.first != nullptr || job.most_queries != 1 ||
+        (job.results.piece_tokens != split_tokens && job.results.piece_tokens != span_tokens))))
     return false;
   bool const bf16 = job.type == ElementType::bf16;
   if (detail::vector_attention(job)) switch (job.head_dim) {

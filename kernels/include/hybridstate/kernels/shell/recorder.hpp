@@ -154,16 +154,9 @@ class RegionUse {
   std::vector<ByteUse> bytes_;
   bool shared_ = false, split_ = false;  ///< reported
 };
-}  // namespace detail
 
-/// Runs a kernel in the interpreter and says what it touched. `regions` must not overlap.
-template <class Kernel>
-Recording record(const Kernel& kernel, const std::vector<Region>& regions) {
-  std::vector<Access> log;
-  Interpreter interpreter;
-  interpreter.record(&log);
-  interpreter.run(kernel);
-
+/// What the accesses of a launch, or of several, say about regions.
+inline Recording examine(std::vector<Access> log, const std::vector<Region>& regions) {
   Recording out;
   std::vector<detail::RegionUse> uses(regions.begin(), regions.end());
   auto const find = [&](const Access& a) {
@@ -197,6 +190,35 @@ Recording record(const Kernel& kernel, const std::vector<Region>& regions) {
     use->add_warp(&log[i], &log[i] + (end - i), out.traffic[use->region().name], out.violations);
   }
   for (auto const& use : uses) use.finish(out.traffic[use.region().name], out.violations);
+  return out;
+}
+}  // namespace detail
+
+/// Runs a kernel in the interpreter and says what it touched. `regions` must not overlap.
+template <class Kernel>
+Recording record(const Kernel& kernel, const std::vector<Region>& regions) {
+  std::vector<Access> log;
+  Interpreter interpreter;
+  interpreter.record(&log);
+  interpreter.run(kernel);
+  return detail::examine(std::move(log), regions);
+}
+
+/// The same of all kernels of a job (job.hpp) together.
+template <class Job>
+Recording record_job(const Job& job, const std::vector<Region>& regions) {
+  std::vector<Access> log;
+  std::uint64_t ctas = 0;
+  bool const taken = with_kernel(job, [&](const auto& kernel) {
+    std::size_t const before = log.size();
+    Interpreter interpreter;
+    interpreter.record(&log);
+    interpreter.run(kernel);
+    for (std::size_t i = before; i < log.size(); ++i) log[i].cta += ctas;
+    ctas += kernel.grid().ctas();
+  });
+  Recording out = detail::examine(std::move(log), regions);
+  if (!taken) out.violations.push_back("no kernel takes the job");
   return out;
 }
 
