@@ -13,6 +13,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "reserved_memory.hpp"
+
 using namespace hybridstate;
 
 namespace {
@@ -296,6 +298,9 @@ TEST_CASE("nothing has a write address below kv_valid_until") {
   CHECK(writes.addr_key(-1, 0, 7) == nullptr);
   CHECK(writes.addr_key(0, -1, 7) == nullptr);
   CHECK(writes.addr_key(0, 0, -1) == nullptr);
+  CHECK(writes.addr_value(-1, 0, 7) == nullptr);
+  CHECK(writes.addr_value(0, -1, 7) == nullptr);
+  CHECK(writes.addr_value(0, 0, -1) == nullptr);
   CHECK(AttentionWrites{}.addr_key(-1, 0, 0) == nullptr);
   AttentionWrites const all{writes.blocks, nullptr};
   CHECK(all.addr_key(0, 0, 0) == memory + 96);
@@ -343,9 +348,14 @@ TEST_CASE("pools past 2^31 bytes and 2^32 elements") {
   constexpr AttentionBlocks blocks{nullptr, pages, 3, 524288,
                                    kv_strides(layout, layout.block_tokens())};
   static_assert(blocks.value_offset(0, 1, 511).value == std::int64_t{last} * 524288 + 524288 - 256);
-  // Tables of many rows: the row's product is 64-bit too; the entry is only addressed here.
-  static_assert(std::int64_t{last} * conv.line_stride > 0);
-  CHECK(true);
+
+  // Tables of more than 2^31 entries: row 3 begins at entry 3 * 2^30.
+  constexpr std::int64_t row_stride = std::int64_t{1} << 30;
+  ReservedMemory const memory((3 * row_stride + 1) * sizeof(std::int32_t));
+  auto* const entries = reinterpret_cast<std::int32_t*>(memory.data());
+  entries[3 * row_stride] = 7;
+  CHECK(table_entry(entries, row_stride, 3, 0) == 7);
+  CHECK(ConvLines{nullptr, entries, row_stride, 32768, 0}.row_offset(3, 5).value == 7 * 32768 + 5);
 }
 
 TEST_CASE("attention blocks cover a unit once") {
