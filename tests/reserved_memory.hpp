@@ -26,6 +26,3 @@ class ReservedMemory {
   void* data_;
   std::size_t bytes_;
 };
-
-/// From one unit of a pool to the next: unit 3 begins behind 2^32 elements of two bytes.
-inline constexpr std::ptrdiff_t far_stride = std::ptrdiff_t{3} << 30;

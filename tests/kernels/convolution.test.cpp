@@ -12,7 +12,6 @@
 #include "executor/cpu/kernels.hpp"
 #include "kernels/recording.hpp"
 #include "math/deterministic.hpp"
-#include "reserved_memory.hpp"
 
 using namespace hybridstate;
 using namespace hybridstate::kernels;
@@ -263,38 +262,6 @@ TEST_CASE("the convolution of runs of tokens leaves the CPU executor's states at
     check_prefill<float, 4>(seed);
     check_prefill<float, 1>(seed);
   }
-}
-
-TEST_CASE("lines lie more than 2^32 elements apart") {
-  ConvCase c;
-  c.add(1, {1});
-  c.draw(9);
-  ConvCase want = c;
-  want.run_on_cpu();
-  std::int32_t const from[] = {3}, to[] = {2};
-  auto const bytes = static_cast<std::size_t>(c.state_bytes());
-  auto const check = [&](const auto& run) {
-    ReservedMemory const pool(3 * far_stride + bytes);
-    std::memcpy(pool.data() + from[0] * far_stride, c.view(c.source).addr_row(0, 0), bytes);
-    ConvCase got = c;
-    run(got, ConvLines{pool.data(), from, 1, far_stride, 0},
-        ConvLines{pool.data(), to, 1, far_stride, 0});
-    CHECK(got.y == want.y);
-    CHECK(std::memcmp(pool.data() + to[0] * far_stride, want.view(want.stores).addr_row(0, 0),
-                      bytes) == 0);
-  };
-  check([](ConvCase& got, const ConvLines& source, const ConvLines& destination) {
-    auto k = decode_of<Bf16, 8>(got, {});
-    k.source = source;
-    k.destination = destination;
-    Interpreter().run(k);
-  });
-  check([](ConvCase& got, const ConvLines& source, const ConvLines& stores) {
-    auto k = got.prefill<Bf16, 8>();
-    k.source = source;
-    k.stores = stores;
-    Interpreter().run(k);
-  });
 }
 
 TEST_CASE("the convolution of Falcon-H1-7B moves little more than it must") {

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 hybridstate contributors
 // SPDX-License-Identifier: Apache-2.0
 #include <doctest/doctest.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <cstring>
@@ -9,7 +10,6 @@
 #include <random>
 
 #include "kernels/recording.hpp"
-#include "reserved_memory.hpp"
 
 using namespace hybridstate;
 using namespace hybridstate::kernels;
@@ -121,16 +121,18 @@ TEST_CASE("pages are gathered, scattered and moved between pools of other stride
     }
 }
 
-TEST_CASE("pages lie more than 2^32 elements apart") {
-  constexpr std::int64_t bytes = 4096;
-  ReservedMemory const pool(3 * far_stride + bytes);
-  std::byte* const base = pool.data();
-  std::int32_t const from[] = {3, 0}, to[] = {2, 1};
-  for (std::int32_t const page : from)
-    std::fill_n(base + page * far_stride, bytes, static_cast<std::byte>(page + 1));
-  Interpreter().run(PageCopy<CopyPages>{{base, base, far_stride, far_stride, from, to, 2, bytes}});
-  for (int i = 0; i < 2; ++i)
-    CHECK(std::memcmp(base + to[i] * far_stride, base + from[i] * far_stride, bytes) == 0);
+TEST_CASE("pages lie more than 2^32 bytes apart") {
+  constexpr std::int64_t stride = std::int64_t{5} << 30, bytes = 4096;
+  constexpr std::size_t reserved = 2 * stride + bytes;
+  void* const pool = mmap(nullptr, reserved, PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  REQUIRE(pool != MAP_FAILED);
+  auto* const base = static_cast<std::byte*>(pool);
+  std::fill_n(base + stride, bytes, std::byte{1});
+  std::int32_t const from[] = {1}, to[] = {2};
+  Interpreter().run(PageCopy<CopyPages>{{base, base, stride, stride, from, to, 1, bytes}});
+  CHECK(std::memcmp(base + 2 * stride, base + stride, bytes) == 0);
+  munmap(pool, reserved);
 }
 
 TEST_CASE("Falcon-H1-7B pages and composites move with the least traffic, in whole lines") {

@@ -13,7 +13,6 @@
 #include "executor/rotation.hpp"
 #include "kernels/recording.hpp"
 #include "math/deterministic.hpp"
-#include "reserved_memory.hpp"
 
 using namespace hybridstate;
 using namespace hybridstate::kernels;
@@ -162,30 +161,6 @@ TEST_CASE("queries, keys and values arrive with the CPU executor's bits") {
     check<float, 4>(seed);
     check<float, 1>(seed);
   }
-}
-
-TEST_CASE("units lie more than 2^32 elements apart") {
-  RotationCase c;
-  c.positions = {1, 2};
-  c.table_rows = {1, 0};
-  c.draw(3);
-  RotationCase want = c;
-  want.run_on_cpu();
-  auto const bytes = static_cast<std::size_t>(c.unit_bytes());
-  ReservedMemory const pool(3 * far_stride + bytes);
-  std::int32_t const units[] = {3, 0};
-  for (int row = 0; row < 2; ++row)  // what the draw put into the units
-    std::memcpy(pool.data() + units[row] * far_stride, c.bytes(), bytes);
-  auto k = c.kernel<Bf16, 4>();
-  k.to.blocks.base = pool.data();
-  k.to.blocks.units = units;
-  k.to.blocks.unit_stride = far_stride;
-  Interpreter().run(k);
-  CHECK(c.q == want.q);
-  for (int row = 0; row < 2; ++row)
-    CHECK(std::memcmp(pool.data() + units[row] * far_stride,
-                      want.bytes() + want.units[static_cast<std::size_t>(row)] * c.unit_bytes(),
-                      bytes) == 0);
 }
 
 TEST_CASE(
