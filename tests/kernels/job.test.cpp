@@ -193,6 +193,7 @@ TEST_CASE("the recurrence: shapes of rows") {
   StateScanJob scan;
   scan.in.heads = scan.in.groups = 1;
   scan.state = 128;
+  scan.runs.sequences = 1;
   scan.source.map.split_bytes = scan.kept.states.map.split_bytes = 64;
   CHECK(runs_as<StateScan<StridedRow<Bf16, 256>>>(scan));  // heads cut by pages
   scan.source.map.heads_per_page = scan.kept.states.map.heads_per_page = 1;
@@ -240,6 +241,8 @@ TEST_CASE("an empty batch launches nothing") {
   scan.state = step.state;
   scan.source = scan.kept.states = step.source;
   CHECK(runs_nothing(scan));
+  scan.source.map = {};
+  CHECK(runs_nothing(scan));
   ConvolutionStepJob convolution;
   convolution.channels = 64;
   CHECK(runs_nothing(convolution));
@@ -249,7 +252,6 @@ TEST_CASE("an empty batch launches nothing") {
   RotationJob rotation;
   rotation.heads = rotation.kv_heads = 1;
   rotation.head_dim = 64;
-  rotation.to.blocks.strides.block_tokens = 16;
   CHECK(runs_nothing(rotation));
   CHECK(runs_nothing(CopyPages{.count = 0, .most_bytes = 4096}));
   RmsNormJob norm;

@@ -116,8 +116,8 @@ bool with_kernel(const RotationJob& job, Run&& run) {
   std::uint64_t const pairs =
       (std::uint64_t{job.heads} + 2 * std::uint64_t{job.kv_heads}) * (job.head_dim / 2);
   AttentionBlocks const& units = job.to.blocks;
-  if (job.head_dim % 2 != 0 || units.strides.block_tokens <= 0 ||
-      job.tokens * pairs > detail::most_grid_x)
+  if (job.head_dim % 2 != 0 || job.tokens * pairs > detail::most_grid_x ||
+      (job.tokens != 0 && units.strides.block_tokens <= 0))
     return false;
   bool const in_vectors =
       job.head_dim % 8 == 0 && detail::row_vectors(job.q, job.q_out, job.k, job.v) &&

@@ -434,10 +434,10 @@ inline constexpr std::uint32_t max_state_elements = 1024;
 /// that do not divide the heads, or more CTAs than a launch takes (65535 sequences).
 template <class Run>
 bool with_kernel(const StateScanJob& job, Run&& run) {
+  bool const whole = detail::whole_elements(job.source, job.type) &&
+                     detail::whole_elements(job.kept.states, job.type);
   if (job.state == 0 || job.state > max_state_elements ||
-      !detail::launchable(job.in, job.runs.sequences) ||
-      !detail::whole_elements(job.source, job.type) ||
-      !detail::whole_elements(job.kept.states, job.type))
+      !detail::launchable(job.in, job.runs.sequences) || (job.runs.sequences != 0 && !whole))
     return false;
   auto const as = [&]<class Row>() {
     run(StateScan<Row>{job.in, job.runs, job.source, job.kept, job.state,
