@@ -193,37 +193,6 @@ TEST_CASE("the published addresses of Falcon-H1-7B") {
   CHECK(true);
 }
 
-TEST_CASE("static geometry gives the same addresses") {
-  auto const compare = [](auto layout) {
-    using Layout = decltype(layout);
-    static_assert(member_map<StaticPagedMembers<Layout>>);
-    static_assert(member_map<StaticCompositeMembers<Layout>>);
-    static_assert(std::is_empty_v<StaticPagedMembers<Layout>>);
-    static_assert(std::is_trivially_copyable_v<SsmPages<StaticPagedMembers<Layout>>>);
-    std::vector<std::int32_t> pages;
-    for (Units i = 0; i < Layout::members(); ++i) pages.push_back(static_cast<std::int32_t>(i * 3));
-    auto const stride = static_cast<std::int64_t>(Layout::page_bytes());
-    SsmPages<StaticPagedMembers<Layout>> const fixed{nullptr, pages.data(), 0, stride, {}};
-    SsmPages<> const run_time{nullptr, pages.data(), 0, stride, paged_members(Layout::value)};
-    SsmPages<StaticCompositeMembers<Layout>> const whole{nullptr, pages.data(), 0, stride, {}};
-    SsmPages<> const run_whole{nullptr, pages.data(), 0, stride, composite_members(Layout::value)};
-    for (Units head = 0; head < Layout::ssm_heads(); ++head)
-      for (Bytes byte = 0; byte < Layout::head_bytes(); byte += 2) {
-        auto const h = static_cast<std::int32_t>(head);
-        auto const b = static_cast<std::int64_t>(byte);
-        REQUIRE(fixed.offset(0, h, b) == run_time.offset(0, h, b));
-        REQUIRE(whole.offset(0, h, b) == run_whole.offset(0, h, b));
-        REQUIRE(fixed.map.run(byte) == run_time.map.run(byte));
-        REQUIRE(whole.map.run(byte) == run_whole.map.run(byte));
-      }
-    CHECK(kv_strides(layout, 16) == kv_strides(Layout::value, 16));
-  };
-  compare(StaticLayout<falcon>{});
-  compare(StaticLayout<odd_page, options_of(64)>{});
-  compare(StaticLayout<split_head, options_of(6)>{});
-  compare(StaticLayout<split_row, options_of(8)>{});
-}
-
 TEST_CASE("a sentinel in any argument or table entry yields no address") {
   std::byte memory[64] = {};
   std::int32_t const table[] = {0, -1, -2147483647 - 1, 2};
