@@ -376,11 +376,16 @@ struct Mistaken : Cache {
   std::span<const hs::AttentionHandle> blocks(hs::SequenceHandle s) const noexcept {
     return blocks_of_all ? std::span<const hs::AttentionHandle>(*blocks_of_all) : Cache::blocks(s);
   }
+  std::optional<hs::Tokens> valid_until_of_all;
+  hs::Tokens kv_valid_until(hs::SequenceHandle s) const noexcept {
+    return valid_until_of_all ? *valid_until_of_all : Cache::kv_valid_until(s);
+  }
 };
 
-Mistaken mistaken() {
+Mistaken mistaken(hs::Tokens tails = 0) {
   hs::CacheOptions options;
   options.max_sequences = 8;
+  options.tail_tokens = tails;
   return Mistaken(make<S2>(falcon_like(), 20), options);
 }
 template <class C>
@@ -443,6 +448,42 @@ TEST_CASE("what cannot be a batch is refused, names its item, and changes nothin
   for (hs::SequenceHandle s : fork) REQUIRE(cache.reserve(s, 1));
   REQUIRE(cache.copies().size() == 2);
   refuse({{fork[0], 0}}, R::too_many_copies, 0, one_row);
+}
+
+TEST_CASE("two sequences that would write one attention block are refused") {
+  using Blocks = std::vector<hs::AttentionHandle>;
+  for (hs::Tokens const tails : {hs::Tokens{0}, tail_tokens}) {
+    CAPTURE(tails);
+    Mistaken cache = mistaken(tails);
+    cache.begin_step();
+    hs::SequenceHandle const a = admitted(cache, 0, 2);
+    hs::SequenceHandle const b = admitted(cache, 100, 1);
+    Entries memory(10000);
+    hs::BatchTables<S2> tables(cache.organization(), limits, memory);
+    std::vector<hs::ScheduledSequence> const batch{{a}, {b}};
+    auto const refusal = [&] {
+      hs::BatchResult const result = tables.build(cache, batch);
+      if (!result) CHECK(result.item == 1);
+      return result.refusal;
+    };
+    // With tails, both lie in one block of the organization: in different parts of it.
+    hs::AttentionHandle const of_a = cache.blocks(a)[0], of_b = cache.blocks(b)[0];
+    CHECK((cache.place(of_a).block == cache.place(of_b).block) == (tails != 0));
+    CHECK(refusal() == hs::BatchRefusal::none);
+    Entries const before = memory;
+    cache.blocks_of_all = Blocks{of_a};
+    CHECK(refusal() == hs::BatchRefusal::shared_block);
+    CHECK(memory == before);
+    cache.valid_until_of_all = 3;  // of 4 tokens
+    CHECK(refusal() == hs::BatchRefusal::shared_block);
+    cache.valid_until_of_all = 4;  // both only read it
+    CHECK(refusal() == hs::BatchRefusal::none);
+    cache.valid_until_of_all.reset();
+    cache.blocks_of_all = Blocks{cache.place(of_a).block};
+    CHECK(refusal() == hs::BatchRefusal::shared_block);
+    cache.blocks_of_all.reset();
+    CHECK(refusal() == hs::BatchRefusal::none);
+  }
 }
 
 TEST_CASE("an empty batch, padded rows, and rows whose sequence left") {

@@ -13,6 +13,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "reserved_memory.hpp"
+
 using namespace hybridstate;
 
 namespace {
@@ -191,37 +193,6 @@ TEST_CASE("the published addresses of Falcon-H1-7B") {
   CHECK(true);
 }
 
-TEST_CASE("static geometry gives the same addresses") {
-  auto const compare = [](auto layout) {
-    using Layout = decltype(layout);
-    static_assert(member_map<StaticPagedMembers<Layout>>);
-    static_assert(member_map<StaticCompositeMembers<Layout>>);
-    static_assert(std::is_empty_v<StaticPagedMembers<Layout>>);
-    static_assert(std::is_trivially_copyable_v<SsmPages<StaticPagedMembers<Layout>>>);
-    std::vector<std::int32_t> pages;
-    for (Units i = 0; i < Layout::members(); ++i) pages.push_back(static_cast<std::int32_t>(i * 3));
-    auto const stride = static_cast<std::int64_t>(Layout::page_bytes());
-    SsmPages<StaticPagedMembers<Layout>> const fixed{nullptr, pages.data(), 0, stride, {}};
-    SsmPages<> const run_time{nullptr, pages.data(), 0, stride, paged_members(Layout::value)};
-    SsmPages<StaticCompositeMembers<Layout>> const whole{nullptr, pages.data(), 0, stride, {}};
-    SsmPages<> const run_whole{nullptr, pages.data(), 0, stride, composite_members(Layout::value)};
-    for (Units head = 0; head < Layout::ssm_heads(); ++head)
-      for (Bytes byte = 0; byte < Layout::head_bytes(); byte += 2) {
-        auto const h = static_cast<std::int32_t>(head);
-        auto const b = static_cast<std::int64_t>(byte);
-        REQUIRE(fixed.offset(0, h, b) == run_time.offset(0, h, b));
-        REQUIRE(whole.offset(0, h, b) == run_whole.offset(0, h, b));
-        REQUIRE(fixed.map.run(byte) == run_time.map.run(byte));
-        REQUIRE(whole.map.run(byte) == run_whole.map.run(byte));
-      }
-    CHECK(kv_strides(layout, 16) == kv_strides(Layout::value, 16));
-  };
-  compare(StaticLayout<falcon>{});
-  compare(StaticLayout<odd_page, options_of(64)>{});
-  compare(StaticLayout<split_head, options_of(6)>{});
-  compare(StaticLayout<split_row, options_of(8)>{});
-}
-
 TEST_CASE("a sentinel in any argument or table entry yields no address") {
   std::byte memory[64] = {};
   std::int32_t const table[] = {0, -1, -2147483647 - 1, 2};
@@ -296,6 +267,9 @@ TEST_CASE("nothing has a write address below kv_valid_until") {
   CHECK(writes.addr_key(-1, 0, 7) == nullptr);
   CHECK(writes.addr_key(0, -1, 7) == nullptr);
   CHECK(writes.addr_key(0, 0, -1) == nullptr);
+  CHECK(writes.addr_value(-1, 0, 7) == nullptr);
+  CHECK(writes.addr_value(0, -1, 7) == nullptr);
+  CHECK(writes.addr_value(0, 0, -1) == nullptr);
   CHECK(AttentionWrites{}.addr_key(-1, 0, 0) == nullptr);
   AttentionWrites const all{writes.blocks, nullptr};
   CHECK(all.addr_key(0, 0, 0) == memory + 96);
@@ -343,9 +317,14 @@ TEST_CASE("pools past 2^31 bytes and 2^32 elements") {
   constexpr AttentionBlocks blocks{nullptr, pages, 3, 524288,
                                    kv_strides(layout, layout.block_tokens())};
   static_assert(blocks.value_offset(0, 1, 511).value == std::int64_t{last} * 524288 + 524288 - 256);
-  // Tables of many rows: the row's product is 64-bit too; the entry is only addressed here.
-  static_assert(std::int64_t{last} * conv.line_stride > 0);
-  CHECK(true);
+
+  // Tables of more than 2^31 entries: row 3 begins at entry 3 * 2^30.
+  constexpr std::int64_t row_stride = std::int64_t{1} << 30;
+  ReservedMemory const memory((3 * row_stride + 1) * sizeof(std::int32_t));
+  auto* const entries = reinterpret_cast<std::int32_t*>(memory.data());
+  entries[3 * row_stride] = 7;
+  CHECK(table_entry(entries, row_stride, 3, 0) == 7);
+  CHECK(ConvLines{nullptr, entries, row_stride, 32768, 0}.row_offset(3, 5).value == 7 * 32768 + 5);
 }
 
 TEST_CASE("attention blocks cover a unit once") {

@@ -46,6 +46,7 @@ using Falcon34B = StaticLayout<preset("falcon-h1-34b")>;
 using Granite = StaticLayout<preset("granite-4.0-h-micro")>;
 using OddPage = StaticLayout<small(3, 7, 5, 11), blocks_of(64)>;      // 768 bytes, heads of 110
 using CutHead = StaticLayout<small(8, 3, 10, 16), blocks_of(6)>;      // a head over several pages
+using CutRow = StaticLayout<small(2, 2, 3, 40), blocks_of(8)>;        // a row over several pages
 using OneMember = StaticLayout<small(4, 1, 2, 2), blocks_of(16)>;     // one head, one page
 using ManyMembers = StaticLayout<small(4, 37, 8, 8), blocks_of(11)>;  // a page per head, odd sizes
 
@@ -171,6 +172,10 @@ void check_attention(std::int64_t grain) {
 template <class Layout>
 void check_model(std::int64_t grain) {
   Layout const layout;
+  static_assert(member_map<StaticPagedMembers<Layout>>);
+  static_assert(member_map<StaticCompositeMembers<Layout>>);
+  static_assert(std::is_empty_v<StaticPagedMembers<Layout>>);
+  static_assert(std::is_trivially_copyable_v<SsmPages<StaticPagedMembers<Layout>>>);
   auto const page = static_cast<std::int64_t>(layout.page_bytes());
   auto const coarse = static_cast<std::int64_t>(layout.coarse_page_bytes());
   check_states<Layout>(paged_members(layout), StaticPagedMembers<Layout>{}, page, grain);
@@ -213,9 +218,11 @@ TEST_CASE("whole models: every vector has one place, static and run-time alike")
 TEST_CASE("awkward geometries: every byte has one place") {
   check_model<OddPage>(1);
   check_model<CutHead>(1);
+  check_model<CutRow>(1);
   check_model<OneMember>(1);
   check_model<ManyMembers>(1);
   static_assert(!StaticPagedMembers<CutHead>::whole_heads());
+  static_assert(CutRow::page_bytes() % (40 * 2) != 0 && !StaticPagedMembers<CutRow>::whole_heads());
   static_assert(CutHead::conv_pages() > 1 && CutHead::slots_per_slab() == 0);
   static_assert(OneMember::members() == 1 && ManyMembers::members() > 16);
 }

@@ -64,7 +64,8 @@ TEST_CASE("convolutions: the type of the states, vectors where all parts allow t
   CHECK(runs_as<ConvolutionUpdate<float, 1>>(step));
   refused(
       step, [](auto& j) { j.width = 1; }, [](auto& j) { j.width = 5; },
-      [](auto& j) { j.sequences = 65536; });
+      [](auto& j) { j.sequences = 65536; }, [](auto& j) { j.channels = 0x80000000U; },
+      [](auto& j) { j.source.part_bytes = 6; }, [](auto& j) { j.checkpoint.base = bytes + 2; });
 
   ConvolutionRunsJob runs;
   static_cast<ConvolutionInputs&>(runs) = step;
@@ -74,7 +75,9 @@ TEST_CASE("convolutions: the type of the states, vectors where all parts allow t
   CHECK(runs_as<ConvolutionPrefill<Bf16, 1>>(runs));
   runs.type = ElementType::f32;
   CHECK(runs_as<ConvolutionPrefill<float, 1>>(runs));
-  refused(runs, [](auto& j) { ++j.most_tokens; }, [](auto& j) { j.width = 0; });
+  refused(
+      runs, [](auto& j) { ++j.most_tokens; }, [](auto& j) { j.most_tokens = 0xffffffffU; },
+      [](auto& j) { j.width = 0; }, [](auto& j) { j.stores.line_stride = 2; });
 }
 
 TEST_CASE("rows: vectors where rows, weights and widths allow them") {
@@ -91,7 +94,7 @@ TEST_CASE("rows: vectors where rows, weights and widths allow them") {
   CHECK(runs_as<RmsNorm<Bf16, true>>(norm));
   norm.b = {memory + 1, 4};
   CHECK(runs_as<RmsNorm<Bf16, false>>(norm));
-  refused(norm, [](auto& j) { j.rows = 0x80000000U; });
+  refused(norm, [](auto& j) { j.rows = 0x80000000U; }, [](auto& j) { j.n = 0xffffffffU; });
 
   GatedNormJob gated;
   gated.out = bytes;
@@ -103,7 +106,7 @@ TEST_CASE("rows: vectors where rows, weights and widths allow them") {
   CHECK(runs_as<GatedNorm<float, false>>(gated));
   refused(
       gated, [](auto& j) { j.groups = 0; }, [](auto& j) { j.groups = 5; },
-      [](auto& j) { j.width = j.groups = 65536; });
+      [](auto& j) { j.width = j.groups = 65536; }, [](auto& j) { j.width = 0xfffffffcU; });
 
   EmbeddingJob embedding;
   embedding.rows = 1;
@@ -113,7 +116,9 @@ TEST_CASE("rows: vectors where rows, weights and widths allow them") {
   embedding.n = 510;
   embedding.type = ElementType::f32;
   CHECK(runs_as<EachFour<Embedding<float, false>>>(embedding));
-  refused(embedding, [](auto& j) { j.n = 0x7fffffff, j.rows = 600; });
+  refused(
+      embedding, [](auto& j) { j.n = 0x7fffffff, j.rows = 600; },
+      [](auto& j) { j.n = 0xffffffffU; });
 
   SiluProductJob product;
   product.n = 4;
@@ -131,6 +136,7 @@ TEST_CASE("rotation: vectors where halves of heads and units allow them") {
   RotationJob job;
   job.tokens = job.heads = job.kv_heads = 1;
   job.head_dim = 8;
+  job.to.blocks.strides.block_tokens = 16;
   CHECK(runs_as<RotateAndStore<Bf16, 4>>(job));
   job.to.blocks.unit_stride = 8;
   CHECK(runs_as<RotateAndStore<Bf16, 1>>(job));
@@ -138,7 +144,9 @@ TEST_CASE("rotation: vectors where halves of heads and units allow them") {
   CHECK(runs_as<RotateAndStore<float, 1>>(job));
   job.to.blocks.unit_stride = 16;
   CHECK(runs_as<RotateAndStore<float, 4>>(job));
-  refused(job, [](auto& j) { j.head_dim = 7; }, [](auto& j) { j.tokens = 0x7fffffff; });
+  refused(
+      job, [](auto& j) { j.head_dim = 7; }, [](auto& j) { j.tokens = 0x7fffffff; },
+      [](auto& j) { j.to.blocks.strides.block_tokens = 0; });
 }
 
 TEST_CASE("linear: tiles by tokens, pairs where rows allow them") {
@@ -185,6 +193,8 @@ TEST_CASE("the recurrence: shapes of rows") {
   StateScanJob scan;
   scan.in.heads = scan.in.groups = 1;
   scan.state = 128;
+  scan.runs.sequences = 1;
+  scan.source.map.split_bytes = scan.kept.states.map.split_bytes = 64;
   CHECK(runs_as<StateScan<StridedRow<Bf16, 256>>>(scan));  // heads cut by pages
   scan.source.map.heads_per_page = scan.kept.states.map.heads_per_page = 1;
   CHECK(runs_as<StateScan<VectorRow<Bf16, 128>>>(scan));
@@ -194,7 +204,10 @@ TEST_CASE("the recurrence: shapes of rows") {
   CHECK(runs_as<StateScan<StridedRow<float, 1024>>>(scan));
   refused(
       scan, [](auto& j) { j.state = 1025; }, [](auto& j) { j.state = 0; },
-      [](auto& j) { j.in.groups = 2; });
+      [](auto& j) { j.in.groups = 2; }, [](auto& j) { j.runs.sequences = 65536; },
+      [](auto& j) { j.in.heads = 0x10000, j.in.rows = 0x20000; },
+      [](auto& j) { j.source.map = {}; }, [](auto& j) { j.kept.states.map.split_bytes = 6; },
+      [](auto& j) { j.source.page_stride = 2; });
 
   StateUpdateJob step;
   step.in.heads = 1;
@@ -203,7 +216,60 @@ TEST_CASE("the recurrence: shapes of rows") {
   CHECK(runs_as<StateUpdate<Bf16, 64>>(step));
   refused(
       step, [](auto& j) { j.state = 96; }, [](auto& j) { j.source.base = bytes + 8; },
-      [](auto& j) { j.in.stride = 2; }, [](auto& j) { j.in.groups = 0; });
+      [](auto& j) { j.in.stride = 2; }, [](auto& j) { j.in.groups = 0; },
+      [](auto& j) { j.sequences = 65536; });
+}
+
+/// Whether every kernel of the job has no CTAs.
+template <class Job>
+bool runs_nothing(const Job& job) {
+  std::uint64_t ctas = 0;
+  return with_kernel(job, [&](const auto& kernel) { ctas += kernel.grid().ctas(); }) && ctas == 0;
+}
+
+TEST_CASE("an empty batch launches nothing") {
+  StateUpdateJob step;
+  step.in.heads = 24;
+  step.in.rows = 128;
+  step.state = 256;
+  step.source.map.heads_per_page = step.destination.map.heads_per_page = 8;
+  CHECK(runs_nothing(step));
+  step.sequences = 1;
+  CHECK(!runs_nothing(step));
+  StateScanJob scan;
+  scan.in = step.in;
+  scan.state = step.state;
+  scan.source = scan.kept.states = step.source;
+  CHECK(runs_nothing(scan));
+  scan.source.map = {};
+  CHECK(runs_nothing(scan));
+  ConvolutionStepJob convolution;
+  convolution.channels = 64;
+  CHECK(runs_nothing(convolution));
+  ConvolutionRunsJob runs;
+  runs.channels = 64;
+  CHECK(runs_nothing(runs));
+  RotationJob rotation;
+  rotation.heads = rotation.kv_heads = 1;
+  rotation.head_dim = 64;
+  CHECK(runs_nothing(rotation));
+  CHECK(runs_nothing(CopyPages{.count = 0, .most_bytes = 4096}));
+  RmsNormJob norm;
+  norm.n = 64;
+  CHECK(runs_nothing(norm));
+  GatedNormJob gated;
+  gated.width = 64;
+  CHECK(runs_nothing(gated));
+  EmbeddingJob embedding;
+  embedding.n = 64;
+  CHECK(runs_nothing(embedding));
+  SiluProductJob product;
+  product.n = 64;
+  CHECK(runs_nothing(product));
+  CHECK(runs_nothing(ScaleRows{.n = 64}));
+  CHECK(runs_nothing(AddRows{.n = 64}));
+  CHECK(runs_nothing(LinearJob{}));
+  CHECK(runs_nothing(GreedyRows{.n = 64}));
 }
 
 }  // namespace

@@ -42,7 +42,7 @@ struct BatchShape {
     return group_entries() * recurrent_groups;
   }
   constexpr std::int64_t source(Units group = 0) const noexcept {
-    return 3 + group * group_entries();
+    return tail() + 2 + group * group_entries();
   }
   constexpr std::int64_t destination(Units group = 0) const noexcept {
     return source(group) + state_entries();

@@ -34,6 +34,7 @@ enum class BatchRefusal : std::uint8_t {
   shared_destination,
   overwritten_source,
   too_many_copies,
+  shared_block,
 };
 
 constexpr const char* sentence(BatchRefusal r) noexcept {
@@ -62,6 +63,8 @@ constexpr const char* sentence(BatchRefusal r) noexcept {
       return "it would read a state that another sequence of the batch overwrites";
     case BatchRefusal::too_many_copies:
       return "the step copies more blocks than there are rows";
+    case BatchRefusal::shared_block:
+      return "it would write an attention block that a sequence of the batch writes already";
   }
   return "";
 }
@@ -156,6 +159,7 @@ class BatchTables {
     std::fill(entries_.begin(), entries_.end(), absent);
     item_of_row_ = marks(shape_.rows);
     writer_of_state_ = marks(organization.max_states());
+    written_parts_ = FixedArray<std::uint64_t>(organization.max_attention_blocks());
     used_blocks_ = FixedArray<Units>(shape_.rows);
     live_ = FixedArray<std::int32_t>(shape_.rows);
     changed_ = FixedArray<ChangedRow>(shape_.rows);
@@ -182,6 +186,8 @@ class BatchTables {
       item_of_row_[row_of(s)] = absent;
       for (HeldState const& h : targets(cache, s.sequence))
         writer_of_state_[h.state.value] = absent;
+      for (AttentionHandle const a : writable(cache, s.sequence))
+        written_parts_[cache.place(a).block.value] = 0;
     }
     return result;
   }
@@ -207,7 +213,24 @@ class BatchTables {
     return held.subspan(std::min<std::size_t>(cache.first_target(s), held.size()));
   }
 
-  /// Marks rows and written states of the first `seen` sequences.
+  /// The blocks that the open step writes, at least in part.
+  template <class Cache>
+  static std::span<const AttentionHandle> writable(const Cache& cache, SequenceHandle s) noexcept {
+    auto const blocks = cache.blocks(s);
+    std::size_t const first =
+        std::max(cache.position(s), cache.kv_valid_until(s)) / cache.block_tokens();
+    return blocks.subspan(std::min(first, blocks.size()));
+  }
+  /// 64ths of its block that are the handle's: all, or of a tail the one at which it begins (tails
+  /// begin at different ones; how long they are is not said).
+  template <class Cache>
+  static std::uint64_t parts_of(const Cache& cache, AttentionHandle a) noexcept {
+    AttentionPlace const place = cache.place(a);
+    if (place.block == a) return ~std::uint64_t{0};
+    return std::uint64_t{1} << std::uint64_t{place.offset} * 64 / cache.block_tokens();
+  }
+
+  /// Marks rows, written states and written blocks of the first `seen` sequences.
   template <class Cache>
   BatchResult check(const Cache& cache, std::span<const ScheduledSequence> scheduled,
                     std::size_t& seen) noexcept {
@@ -236,6 +259,12 @@ class BatchTables {
         writer_of_state_[h.state.value] = static_cast<std::int32_t>(i);
       item_of_row_[r] = static_cast<std::int32_t>(i);
       seen = i + 1;
+      for (AttentionHandle const a : writable(cache, s.sequence)) {
+        std::uint64_t& marked = written_parts_[cache.place(a).block.value];
+        std::uint64_t const parts = parts_of(cache, a);
+        if ((marked & parts) != 0) return {R::shared_block, i};
+        marked |= parts;
+      }
     }
     for (std::size_t i = 0; i < scheduled.size(); ++i)
       if (StateHandle const source = cache.source(scheduled[i].sequence)) {
@@ -358,6 +387,7 @@ class BatchTables {
   std::span<std::int32_t> entries_;
   FixedArray<std::int32_t> item_of_row_;      ///< inside a build; absent between builds
   FixedArray<std::int32_t> writer_of_state_;  ///< the same
+  FixedArray<std::uint64_t> written_parts_;   ///< 64ths of each block; 0 between builds
   FixedArray<Units> used_blocks_;             ///< columns of a row that hold blocks
   FixedArray<std::int32_t> live_;             ///< rows of the last build
   FixedArray<ChangedRow> changed_;

@@ -16,7 +16,7 @@ HYBRIDSTATE_HD void load_elements(T& t, const void* from, float* to) {
   if constexpr (N % per_vector<E> == 0) {
     for (unsigned i = 0; i < N; i += per_vector<E>)
       unpack<E>(t.template load<Vector16>(static_cast<const E*>(from) + i), to + i);
-  } else if constexpr (sizeof(E) * N == 8) {
+  } else if constexpr (sizeof(E) == 2 && N == 4) {
     auto const pair = t.template load<std::uint64_t>(from);
     for (unsigned i = 0; i < N; ++i)
       to[i] = to_float(E{static_cast<std::uint16_t>(pair >> 16 * i)});
@@ -32,7 +32,7 @@ HYBRIDSTATE_HD void store_elements(T& t, void* to, const float* from) {
   if constexpr (N % per_vector<E> == 0) {
     for (unsigned i = 0; i < N; i += per_vector<E>)
       t.store(static_cast<E*>(to) + i, packed<E>(from + i));
-  } else if constexpr (sizeof(E) * N == 8) {
+  } else if constexpr (sizeof(E) == 2 && N == 4) {
     std::uint64_t pair = 0;
     for (unsigned i = 0; i < N; ++i) pair |= std::uint64_t{numeric::to_bf16(from[i])} << 16 * i;
     t.store(to, pair);

@@ -37,9 +37,9 @@ struct ConvolutionStep : ConvolutionInputs {
 };
 
 /// A run of tokens of each sequence: token rows [token_begin[s], token_begin[s + 1]) from the state
-/// in row s of `source` (absent: zero). Once store_after[k] tokens have passed, for k in
-/// [store_begin[s], store_begin[s + 1]), the state goes to row k of `stores` (absent: nowhere).
-/// Rows of `stores` may equal the sequence's own source.
+/// in row s of `source` (absent: zero); without tokens it is padding. Once store_after[k] tokens
+/// have passed, for k in [store_begin[s], store_begin[s + 1]), the state goes to row k of `stores`
+/// (absent: nowhere). Rows of `stores` may equal the sequence's own source.
 struct ConvolutionRuns : ConvolutionInputs {
   const std::int32_t* token_begin = nullptr;  ///< [sequences + 1]
   ConvLines source{};
@@ -254,14 +254,16 @@ struct ConvolutionRunsJob : ConvolutionRuns {
 };
 
 namespace detail {
-inline bool line_vectors(const ConvLines& lines) noexcept {
-  return vectors(lines.base, lines.line_stride, lines.part_bytes);
+inline bool line_multiples_of(std::int64_t bytes, const ConvLines& lines) noexcept {
+  return multiples_of(bytes, lines.base, lines.line_stride, lines.part_bytes);
 }
-template <template <class, unsigned> class Kernel, class Job, class Run>
-bool with_convolution(const Job& job, bool states_in_vectors, Run&& run) {
-  if (job.width < 2 || job.width > most_taps || job.sequences > most_grid_y) return false;
+template <template <class, unsigned> class Kernel, class Job, class Run, class... Lines>
+bool with_convolution(const Job& job, Run&& run, const Lines&... lines) {
+  if (job.width < 2 || job.width > most_taps || job.channels > most_elements ||
+      job.sequences > most_grid_y || !(line_multiples_of(bytes_of(job.type), lines) && ...))
+    return false;
   bool const in_vectors =
-      states_in_vectors &&
+      (line_multiples_of(sizeof(Vector16), lines) && ...) &&
       row_vectors(Rows<const float>{job.x, job.x_stride}, Rows<float>{job.y, job.y_stride}) &&
       vectors(job.weights, job.bias, job.channels * bytes_of(job.type));
   return with_element(job.type, [&]<class E>() {
@@ -274,22 +276,18 @@ bool with_convolution(const Job& job, bool states_in_vectors, Run&& run) {
 }
 }  // namespace detail
 
-/// False: a width other than 2 to 4, or more than 65535 sequences or tiles of 64 tokens of a
-/// sequence.
+/// False: a width other than 2 to 4, lines that cut elements, or more than 65535 sequences, tiles
+/// of 64 tokens of a sequence, or 2^31 - 1 channels.
 template <class Run>
 bool with_kernel(const ConvolutionStepJob& job, Run&& run) {
-  bool const states_in_vectors = detail::line_vectors(job.source) &&
-                                 detail::line_vectors(job.destination) &&
-                                 detail::line_vectors(job.checkpoint);
-  return detail::with_convolution<ConvolutionUpdate>(job, states_in_vectors, run);
+  return detail::with_convolution<ConvolutionUpdate>(job, run, job.source, job.destination,
+                                                     job.checkpoint);
 }
 template <class Run>
 bool with_kernel(const ConvolutionRunsJob& job, Run&& run) {
-  constexpr std::uint32_t tile = ConvolutionPrefill<float, 1>::tile_tokens;
-  if (quotient_up(job.most_tokens, tile) > detail::most_grid_y) return false;
-  bool const states_in_vectors =
-      detail::line_vectors(job.source) && detail::line_vectors(job.stores);
-  return detail::with_convolution<ConvolutionPrefill>(job, states_in_vectors, run);
+  if (job.most_tokens > detail::most_grid_y * ConvolutionPrefill<float, 1>::tile_tokens)
+    return false;
+  return detail::with_convolution<ConvolutionPrefill>(job, run, job.source, job.stores);
 }
 
 }  // namespace kernels

@@ -19,17 +19,23 @@ namespace kernels::detail {
 
 inline constexpr std::uint64_t most_grid_x = 0x7fffffff;
 inline constexpr std::uint32_t most_grid_y = 65535;  // and z
+/// Elements of a row whose indices are 32 bits wide, with room to look past its end.
+inline constexpr std::uint32_t most_elements = 0x7fffffff;
 
-/// Whether addresses, and distances in bytes, are multiples of 16 bytes.
+/// Whether addresses, and distances in bytes, are multiples of `bytes`.
 template <class... Values>
-bool vectors(Values... values) noexcept {
-  auto const whole = [](auto v) {
+bool multiples_of(std::int64_t bytes, Values... values) noexcept {
+  auto const whole = [n = static_cast<std::uint64_t>(bytes)](auto v) {
     if constexpr (std::is_pointer_v<decltype(v)>)
-      return reinterpret_cast<std::uintptr_t>(v) % sizeof(Vector16) == 0;
+      return reinterpret_cast<std::uintptr_t>(v) % n == 0;
     else
-      return static_cast<std::uint64_t>(v) % sizeof(Vector16) == 0;
+      return static_cast<std::uint64_t>(v) % n == 0;
   };
   return (whole(values) && ...);
+}
+template <class... Values>
+bool vectors(Values... values) noexcept {
+  return multiples_of(sizeof(Vector16), values...);
 }
 /// The same of the begins of all rows.
 template <class... E>

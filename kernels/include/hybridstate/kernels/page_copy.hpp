@@ -19,7 +19,7 @@ struct CopyItem {
 struct CopyList {
   const CopyItem* items = nullptr;
   std::uint32_t count = 0;
-  std::int64_t most_bytes = 0;  ///< of one item
+  std::int64_t most_bytes = 0;  ///< of one item: none has more
 
   template <cta_thread T>
   HYBRIDSTATE_HD CopyItem item(T& t, std::uint32_t i) const {

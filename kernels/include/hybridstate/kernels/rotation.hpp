@@ -15,9 +15,10 @@ struct RotatedRows {
   Rows<float> q_out{};    ///< may be q
   Rows<const float> k{};  ///< [token], KV head h at h * head_dim
   Rows<const float> v{};
-  const float* cosines = nullptr;           ///< [position][head_dim / 2]
-  const float* sines = nullptr;             ///< as cosines
-  const std::int32_t* positions = nullptr;  ///< [token]; negative: padding, q_out is zero
+  const float* cosines = nullptr;  ///< [position][head_dim / 2]
+  const float* sines = nullptr;    ///< as cosines
+  /// [token], inside the columns of the block tables; negative: padding, q_out is zero.
+  const std::int32_t* positions = nullptr;
   /// [token]: its sequence's row of the block tables; null: the token's number, as in decode.
   const std::int32_t* table_rows = nullptr;
   AttentionWrites to{};  ///< keys and values without address are not written
@@ -109,13 +110,15 @@ struct RotationJob : RotatedRows {
   ElementType type = ElementType::bf16;
 };
 
-/// False: an odd head_dim, or more CTAs than a launch takes.
+/// False: an odd head_dim, blocks of no tokens, or more CTAs than a launch takes.
 template <class Run>
 bool with_kernel(const RotationJob& job, Run&& run) {
   std::uint64_t const pairs =
       (std::uint64_t{job.heads} + 2 * std::uint64_t{job.kv_heads}) * (job.head_dim / 2);
-  if (job.head_dim % 2 != 0 || job.tokens * pairs > detail::most_grid_x) return false;
   AttentionBlocks const& units = job.to.blocks;
+  if (job.head_dim % 2 != 0 || job.tokens * pairs > detail::most_grid_x ||
+      (job.tokens != 0 && units.strides.block_tokens <= 0))
+    return false;
   bool const in_vectors =
       job.head_dim % 8 == 0 && detail::row_vectors(job.q, job.q_out, job.k, job.v) &&
       detail::vectors(job.cosines, job.sines, units.base, units.unit_stride, units.strides.token,

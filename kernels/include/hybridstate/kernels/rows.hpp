@@ -7,8 +7,8 @@
 
 // What a layer does to each token's row by itself: norms and steps element by element, to the bits
 // of the CPU executor. E: the type of an output that a linear reads, float or rounded to Bf16.
-// Vectors: rows begin at multiples of 16 bytes and have whole groups of four elements. Rows may be
-// written where they were read. Padded rows hold zeros from the embedding on.
+// Vectors: rows begin at multiples of 16 bytes and have whole groups of four elements. FP32 rows
+// may be written where they were read. Padded rows hold zeros from the embedding on.
 
 HYBRIDSTATE_NAMESPACE_BEGIN
 namespace kernels {
@@ -166,11 +166,13 @@ struct GatedNorm : GatedNormRows {
 
 // --- element by element -----------------------------------------------------------------------
 
+inline constexpr unsigned four_threads = 128;  ///< of a CTA of EachFour
+
 /// A kernel that calls Step::four(t, row, k) for every group of four elements [k, k + 4) of rows of
 /// n; the last group of a row may reach past its end.
 template <class Step>
 struct EachFour : Step {
-  static constexpr unsigned threads = 128;
+  static constexpr unsigned threads = four_threads;
 
   HYBRIDSTATE_HD constexpr Grid grid() const noexcept { return {this->rows * blocks(), 1, 1}; }
 
@@ -321,16 +323,17 @@ bool with_rows(const Job& job, bool in_vectors, Run&& run) {
 }
 template <class Job>
 bool too_many_fours(const Job& job) noexcept {
-  return std::uint64_t{job.rows} * quotient_up(job.n, 512U) > most_grid_x;
+  return job.n > most_elements ||
+         std::uint64_t{job.rows} * quotient_up(job.n, 4 * four_threads) > most_grid_x;
 }
 }  // namespace detail
 
-// False: a width that is not a multiple of its groups, or more CTAs than a launch takes (2^31 - 1;
-// 65535 groups).
+// False: a width that is not a multiple of its groups, rows of 2^31 elements or more, or more CTAs
+// than a launch takes (2^31 - 1; 65535 groups).
 
 template <class Run>
 bool with_kernel(const RmsNormJob& job, Run&& run) {
-  if (job.rows > detail::most_grid_x) return false;
+  if (job.rows > detail::most_grid_x || job.n > detail::most_elements) return false;
   bool const in_vectors = job.n % 4 == 0 && detail::row_vectors(job.h, job.a, job.b, job.sum) &&
                           detail::row_vectors(job.out, job.out_stride, job.type) &&
                           detail::vectors(job.weight);
@@ -339,7 +342,7 @@ bool with_kernel(const RmsNormJob& job, Run&& run) {
 template <class Run>
 bool with_kernel(const GatedNormJob& job, Run&& run) {
   if (job.rows > detail::most_grid_x || job.groups == 0 || job.groups > detail::most_grid_y ||
-      job.width % job.groups != 0)
+      job.width > detail::most_elements || job.width % job.groups != 0)
     return false;
   bool const in_vectors = job.width / job.groups % 4 == 0 && detail::row_vectors(job.y, job.z) &&
                           detail::row_vectors(job.out, job.out_stride, job.type) &&

@@ -223,7 +223,8 @@ struct StateUpdate {
     std::uint32_t const end = begin + tile_rows < in.rows ? begin + tile_rows : in.rows;
     auto const sequence = static_cast<std::int32_t>(t.block_y());
     auto const at = static_cast<std::int32_t>(head);
-    float* const y = in.y + std::int64_t{sequence} * in.y_stride + head * in.rows;
+    std::int64_t const of_head = std::int64_t{head} * in.rows;  // in x and y
+    float* const y = in.y + sequence * in.y_stride + of_head;
 
     std::byte* const to = destination.addr_ssm(sequence, at);
     if (to == nullptr) {
@@ -235,9 +236,9 @@ struct StateUpdate {
     std::byte* const copy = has_checkpoint ? checkpoint.addr_ssm(sequence, at) : nullptr;
 
     unsigned const lane = t.thread() % Row::lanes;
-    const float* const x = in.x + std::int64_t{sequence} * in.stride + head * in.rows;
+    const float* const x = in.x + sequence * in.stride + of_head;
     std::int64_t const factors_at =
-        std::int64_t{sequence} * in.stride + head / (in.heads / in.groups) * N;
+        sequence * in.stride + std::int64_t{head / (in.heads / in.groups)} * N;
     float b[Row::elements];
     float c[Row::elements];
     Row::load_factors(t, in.b + factors_at, lane, N, b);
@@ -282,17 +283,17 @@ struct StateUpdate {
 
 /// Tokens of the sequences of a batch: run s is rows [first[s], first[s + 1]) of the inputs.
 struct TokenRuns {
-  const std::int32_t* first = nullptr;
+  const std::int32_t* first = nullptr;  ///< [sequences + 1]
   std::uint32_t sequences = 0;
 };
 
 /// States to leave behind: those of sequence s are rows [first[s], first[s + 1]) of `states`, kept
-/// once after[row] tokens of the run have been processed, ascending. The last row of a sequence
-/// usually is its working state.
+/// once after[row] tokens of the run have been processed, ascending from 1. The last row of a
+/// sequence usually is its working state. A row may lie in the sequence's own source.
 template <state_address States = SsmPages<>>
 struct KeptStates {
-  States states{};  ///< absent rows are skipped
-  const std::int32_t* first = nullptr;
+  States states{};                      ///< absent rows are skipped
+  const std::int32_t* first = nullptr;  ///< [sequences + 1]
   const std::int32_t* after = nullptr;
 };
 
@@ -345,17 +346,18 @@ struct StateScan {
         Row::load(t, source, sequence, at, row_of(first_row, h), lane, state, s[h]);
     }
     float const d = t.template load<float>(in.d + head);
+    std::int64_t const of_head = std::int64_t{head} * in.rows;  // in x and y
     for (std::int32_t token = begin; token < end; ++token) {
-      float* const y = in.y + std::int64_t{token} * in.y_stride + head * in.rows;
+      float* const y = in.y + token * in.y_stride + of_head;
       if (padding) {
         HYBRIDSTATE_UNROLL
         for (unsigned h = 0; h < held; ++h)
           if (lane == 0 && row_of(first_row, h) < in.rows) t.store(y + row_of(first_row, h), 0.0F);
         continue;
       }
-      const float* const x = in.x + std::int64_t{token} * in.stride + head * in.rows;
+      const float* const x = in.x + token * in.stride + of_head;
       std::int64_t const factors_at =
-          std::int64_t{token} * in.stride + std::int64_t{head / (in.heads / in.groups)} * state;
+          token * in.stride + std::int64_t{head / (in.heads / in.groups)} * state;
       float b[Row::elements];
       float c[Row::elements];
       Row::load_factors(t, in.b + factors_at, lane, state, b);
@@ -387,7 +389,8 @@ struct StateScan {
   }
 };
 
-/// A decode step over member pages whose shape is known at run time only.
+/// A decode step over member pages whose shape is known at run time only. Maps have heads of
+/// rows * state elements; a sequence that begins has a source of -1, not a null table.
 struct StateUpdateJob {
   RecurrenceInputs in{};
   SsmPages<> source{}, destination{};
@@ -410,19 +413,31 @@ namespace detail {
 inline bool vector_states(const SsmPages<>& s) noexcept {
   return s.map.heads_per_page != 0 && vectors(s.map.head_bytes, s.page_stride, s.base);
 }
+/// No page cuts an element.
+inline bool whole_elements(const SsmPages<>& s, ElementType type) noexcept {
+  return multiples_of(bytes_of(type), s.base, s.page_stride, s.map.head_bytes, s.map.split_bytes) &&
+         (s.map.heads_per_page != 0 || s.map.split_bytes != 0);
+}
 inline bool vector_inputs(const RecurrenceInputs& in) noexcept {
   return vectors(in.b, in.c) && in.stride % 4 == 0;
+}
+/// Groups divide the heads, and a launch takes the CTAs, which have four rows at least.
+inline bool launchable(const RecurrenceInputs& in, std::uint32_t sequences) noexcept {
+  return in.groups != 0 && in.heads % in.groups == 0 && sequences <= most_grid_y &&
+         std::uint64_t{in.heads} * quotient_up(in.rows, 4U) <= most_grid_x;
 }
 }  // namespace detail
 
 inline constexpr std::uint32_t max_state_elements = 1024;
 
-/// Calls run(kernel) with the kernel for a job; false, without a call, for a row of no or more than
-/// max_state_elements elements, or groups that do not divide the heads.
+/// False: a row of no or more than max_state_elements elements, elements that pages cut, groups
+/// that do not divide the heads, or more CTAs than a launch takes (65535 sequences).
 template <class Run>
 bool with_kernel(const StateScanJob& job, Run&& run) {
-  if (job.state == 0 || job.state > max_state_elements || job.in.groups == 0 ||
-      job.in.heads % job.in.groups != 0)
+  bool const whole = detail::whole_elements(job.source, job.type) &&
+                     detail::whole_elements(job.kept.states, job.type);
+  if (job.state == 0 || job.state > max_state_elements ||
+      !detail::launchable(job.in, job.runs.sequences) || (job.runs.sequences != 0 && !whole))
     return false;
   auto const as = [&]<class Row>() {
     run(StateScan<Row>{job.in, job.runs, job.source, job.kept, job.state,
@@ -441,13 +456,14 @@ bool with_kernel(const StateScanJob& job, Run&& run) {
   };
   return detail::with_element(job.type, with_elements);
 }
-/// The same for a decode step; false also for shapes that StateUpdate does not take, which
-/// StateScanJob does.
+/// False also for shapes that StateUpdate does not take, which StateScanJob does: rows of other
+/// than 64, 128 or 256 elements, heads over several pages, addresses of states, B or C that are no
+/// multiples of 16 bytes.
 template <class Run>
 bool with_kernel(const StateUpdateJob& job, Run&& run) {
   bool const with_checkpoint = job.checkpoint.pages != nullptr;
-  if (job.in.groups == 0 || job.in.heads % job.in.groups != 0 ||
-      !detail::vector_states(job.source) || !detail::vector_states(job.destination) ||
+  if (!detail::launchable(job.in, job.sequences) || !detail::vector_states(job.source) ||
+      !detail::vector_states(job.destination) ||
       (with_checkpoint && !detail::vector_states(job.checkpoint)) || !detail::vector_inputs(job.in))
     return false;
   auto const as = [&]<class E, unsigned N>() {

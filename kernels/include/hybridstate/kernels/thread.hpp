@@ -31,6 +31,7 @@ struct Grid {
 
 /// One thread of a CTA. Every access to global memory goes through load and store, aligned to the
 /// type's size. sync() and the shuffles must be reached by all threads of the CTA, or of the warp.
+/// shared<S>() is the CTA's shared memory, the same in every call: a kernel has one S.
 template <class T>
 concept cta_thread = requires(T& t, const void* from, void* to, float f, unsigned lane) {
   { t.thread() } -> std::convertible_to<unsigned>;

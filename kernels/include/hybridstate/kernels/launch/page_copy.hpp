@@ -12,6 +12,8 @@
 HYBRIDSTATE_NAMESPACE_BEGIN
 namespace kernels {
 
+/// Any addresses and sizes; sixteen-byte accesses where an item's source and destination are equal
+/// modulo 16. The tables of items or units are device memory too.
 cudaError_t launch_page_copy(const CopyList& job, cudaStream_t stream);
 cudaError_t launch_page_copy(const CopyPages& job, cudaStream_t stream);
 

@@ -7,6 +7,7 @@
 #include <functional>
 #include <hybridstate/core/config.hpp>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #if !defined(__x86_64__)

@@ -90,7 +90,7 @@ class Interpreter {
   void record(std::vector<Access>* log) noexcept { log_ = log; }
 
   /// Runs all CTAs. Throws std::logic_error, with the CTA and thread, where threads of a CTA meet
-  /// at different barriers, or an access is not aligned to its size.
+  /// at different barriers, an access is not aligned to its size, or shared memory has two types.
   template <class Kernel>
   void run(const Kernel& kernel) {
     static_assert(Kernel::threads % warp_lanes == 0 && Kernel::threads <= 1024);
@@ -136,6 +136,7 @@ class Interpreter {
     cta_ = cta;
     lanes_.assign(threads, {});
     threads_.resize(threads);
+    shared_type_ = nullptr;
     shared_.assign(shared_bytes / sizeof(Vector16), Vector16{});
     std::memset(shared_.data(), shared_pattern, shared_bytes);
     warps_.resize(threads / warp_lanes);
@@ -202,6 +203,11 @@ class Interpreter {
                      static_cast<const std::byte*>(address), static_cast<std::uint32_t>(bytes),
                      write});
   }
+  void note_shared(const void* type) {
+    if (shared_type_ == nullptr) shared_type_ = type;
+    if (shared_type_ != type && fault_.empty())
+      fault_ = place() + ": asks for shared memory of two types";
+  }
   std::string place() const { return "CTA " + std::to_string(cta_); }
 
   ThreadOrder order_;
@@ -213,7 +219,8 @@ class Interpreter {
   std::vector<Lane> lanes_;
   std::vector<unsigned> warps_;
   std::vector<Vector16> shared_;
-  std::string fault_;  ///< of a fiber, which cannot throw past its own stack
+  const void* shared_type_ = nullptr;  ///< of what the CTA asked for
+  std::string fault_;                  ///< of a fiber, which cannot throw past its own stack
 };
 
 inline void InterpretedThread::sync() {
@@ -231,6 +238,8 @@ inline void InterpretedThread::note(const void* address, std::size_t bytes, bool
 template <class S>
 S& InterpretedThread::shared() {
   static_assert(sizeof(S) <= Interpreter::shared_bytes && alignof(S) <= alignof(Vector16));
+  static const char type{};
+  interpreter_->note_shared(&type);
   return *reinterpret_cast<S*>(interpreter_->shared_.data());
 }
 
