@@ -19,12 +19,17 @@ namespace {
 
 const cpu::Kernels& reference() { return cpu::kernels(cpu::Isa::scalar); }
 
+struct Types {
+  ElementType weights, input;
+};
+
 /// A linear with its memory, whose rows of x and y are further apart than they are long.
 struct LinearCase {
-  LinearCase(std::uint32_t rows, std::uint32_t columns, std::uint32_t tokens, ElementType type,
+  LinearCase(std::uint32_t rows, std::uint32_t columns, std::uint32_t tokens, Types types,
              std::uint64_t seed)
       : bits(seed) {
-    job.type = type;
+    ElementType const type = job.type = types.weights;
+    job.input = types.input;
     job.rows = rows;
     job.columns = columns;
     job.tokens = tokens;
@@ -59,14 +64,17 @@ struct LinearCase {
   }
   /// What the CPU executor makes of it.
   std::vector<float> expected() const {
-    std::vector<float> packed(job.tokens * cpu::packed_stride(job.columns));
+    bool const rounds = job.input == ElementType::bf16;
+    auto const input = rounds ? runtime::LinearInput::bf16 : runtime::LinearInput::fp32;
+    std::size_t const row_bytes = cpu::packed_stride(job.columns) * (rounds ? 2 : 4);
+    std::vector<std::byte> packed(job.tokens * row_bytes);
     for (std::uint32_t i = 0; i < job.tokens; ++i)
-      reference().pack(job.x.row(i), job.columns,
-                       packed.data() + i * cpu::packed_stride(job.columns));
+      reference().pack(job.x.row(i), job.columns, input, packed.data() + i * row_bytes);
     std::vector<float> out(y.size(), untouched);
     cpu::Linear linear;
     linear.weights = job.weights;
     linear.dtype = dtype();
+    linear.input = input;
     linear.rows = job.rows;
     linear.columns = job.columns;
     linear.x = packed.data();
@@ -100,11 +108,13 @@ struct LinearCase {
   LinearJob job;
 };
 
-constexpr ElementType types[] = {ElementType::bf16, ElementType::f32};
+constexpr Types types[] = {{ElementType::bf16, ElementType::f32},
+                           {ElementType::f32, ElementType::f32},
+                           {ElementType::bf16, ElementType::bf16}};
 
 TEST_CASE("the linear gives the CPU executor's bits for every shape") {
   std::uint64_t seed = 0;
-  for (ElementType const type : types)
+  for (Types const type : types)
     for (std::uint32_t const tokens : {1U, 2U, 3U, 5U, 8U, 9U, 37U})
       for (std::uint32_t const columns : {1U, 2U, 30U, 32U, 33U, 64U, 608U, 1100U}) {
         std::uint32_t const rows = 1 + static_cast<std::uint32_t>(seed * 7 % 45);
@@ -118,20 +128,20 @@ TEST_CASE("the linear gives the CPU executor's bits for every shape") {
 }
 
 TEST_CASE("rows of x, or weights, that begin at odd elements: the same bits") {
-  for (ElementType const type : types) {
+  for (Types const type : types) {
     LinearCase c(20, 70, 3, type, 1);
     ++c.job.x.data;
     --c.job.tokens;
     c.check();
     --c.job.x.data;
-    c.job.weights = c.weights.front().of + kernels::bytes_of(type);
+    c.job.weights = c.weights.front().of + kernels::bytes_of(type.weights);
     --c.job.rows;
     c.check();
   }
 }
 
 TEST_CASE("a short last step is padded: chains of -0 become +0 there") {
-  LinearCase c(1, 62, 1, ElementType::f32, 1);
+  LinearCase c(1, 62, 1, {ElementType::f32, ElementType::f32}, 1);
   std::vector<float> const w(62, -1e-30F);
   std::memcpy(c.weights.front().of, w.data(), w.size() * sizeof(float));
   c.x.assign(c.x.size(), 1e-30F);
@@ -144,16 +154,16 @@ TEST_CASE("a short last step is padded: chains of -0 become +0 there") {
 }
 
 TEST_CASE("empty linears write nothing, sums of nothing are +0, too many rows are refused") {
-  LinearCase none(5, 40, 0, ElementType::bf16, 1);
+  LinearCase none(5, 40, 0, {ElementType::bf16, ElementType::bf16}, 1);
   none.check();
-  LinearCase empty(5, 0, 2, ElementType::bf16, 1);
+  LinearCase empty(5, 0, 2, {ElementType::bf16, ElementType::bf16}, 1);
   empty.check();
   empty.job.rows = 524281;
   CHECK_FALSE(with_kernel(empty.job, [](const auto&) { FAIL("refused jobs have no kernel"); }));
 }
 
 TEST_CASE("up to 8 tokens read Falcon-H1-7B's weights once, in whole sectors") {
-  for (ElementType const type : types)
+  for (Types const type : types)
     for (std::uint32_t const tokens : {1U, 2U, 4U, 8U}) {
       LinearCase c(64, 3072, tokens, type, tokens);
       c.job.x.stride = c.job.columns;
