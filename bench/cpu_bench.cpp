@@ -5,7 +5,7 @@
 //
 //   build/release/hybridstate make-model --preset falcon-h1-0.5b --seed 7 --out out/m05
 //   cmake --build build/release --target bench_cpu_bench
-//   build/release/bench/cpu_bench out/m05 [ROUNDS] [THREADS]
+//   build/release/bench/cpu_bench out/m05 [ROUNDS] [THREADS] [bf16|fp32]
 //
 //   decode / read     bytes of weights per second of a decode step with one sequence, over the
 //                     bytes per second at which the same threads read a large buffer (the best of
@@ -16,7 +16,8 @@
 //                                                                                  target >= 4.0
 //
 // The two sides of a ratio alternate in every round, and the medians of the rounds' ratios are
-// printed: a machine with other work on it slows both sides. The weights of a step exclude the
+// printed: a machine with other work on it slows both sides. The last argument says what the inputs
+// of linear layers are rounded to. The weights of a step exclude the
 // embedding, of which a step reads one row a token; a tied one is read as the output matrix.
 
 #include <sys/mman.h>
@@ -29,6 +30,7 @@
 #include <cstring>
 #include <exception>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -40,6 +42,8 @@
 #if defined(__x86_64__)
 #define HYBRIDSTATE_BENCH_AVX512 \
   __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")))
+#define HYBRIDSTATE_BENCH_DOT \
+  __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma")))
 #define HYBRIDSTATE_BENCH_AVX2 __attribute__((target("avx2,fma")))
 #include <immintrin.h>
 #endif
@@ -74,10 +78,10 @@ using Read = float (*)(const float* from, std::size_t streams, std::size_t bytes
 
 template <class Vector>
 __attribute__((always_inline)) inline std::size_t keep_all(const Vector (&chains)[chain_count],
-                                                           float* out) {
+                                                           float* out, std::size_t products = 1) {
   for (std::size_t i = 0; i < chain_count; ++i)
     std::memcpy(out + i * (sizeof(Vector) / 4), &chains[i], sizeof(Vector));
-  return peak_steps * chain_count * (sizeof(Vector) / 4);
+  return peak_steps * chain_count * (sizeof(Vector) / 4) * products;
 }
 
 // NOLINTBEGIN(modernize-loop-convert): the unroll pragma wants counted loops
@@ -91,6 +95,15 @@ HYBRIDSTATE_BENCH_AVX512 std::size_t peak_avx512(float seed, float* out) {
 #pragma GCC unroll 12
     for (std::size_t i = 0; i < chain_count; ++i) c[i] = _mm512_fmadd_ps(c[i], a, b);
   return keep_all(c, out);
+}
+HYBRIDSTATE_BENCH_DOT std::size_t peak_dot(float seed, float* out) {
+  auto const a = (__m512bh)_mm512_set1_epi32(0x3f003f00);  // all halves
+  __m512 c[chain_count];
+  for (auto& v : c) v = _mm512_set1_ps(seed);
+  for (std::size_t k = 0; k < peak_steps; ++k)
+#pragma GCC unroll 12
+    for (std::size_t i = 0; i < chain_count; ++i) c[i] = _mm512_dpbf16_ps(c[i], a, a);
+  return keep_all(c, out, 2);
 }
 HYBRIDSTATE_BENCH_AVX2 std::size_t peak_avx2(float seed, float* out) {
   __m256 const a = _mm256_set1_ps(0.5F + seed);
@@ -162,11 +175,13 @@ struct Machine {
   Peak peak = peak_scalar;
   Read read = read_scalar;
 
-  Machine() {
+  /// For a model whose linears take such inputs.
+  explicit Machine([[maybe_unused]] LinearInput input) {
 #if defined(__x86_64__)
     if (available(Isa::avx512)) {
       peak = peak_avx512;
       read = read_avx512;
+      if (input == LinearInput::bf16 && available(Isa::avx512_bf16)) peak = peak_dot;
     } else if (available(Isa::avx2)) {
       peak = peak_avx2;
       read = read_avx2;
@@ -284,8 +299,8 @@ Weights weights_of(const ModelTensors& model) {
 /// Sequences in memory of their own, each with a prompt of `prompt_tokens`.
 class Serving {
  public:
-  Serving(const ModelTensors& model, unsigned threads)
-      : forward_(model, options(threads)),
+  Serving(const ModelTensors& model, unsigned threads, LinearInput input)
+      : forward_(model, options(threads, input)),
         memory_(model.config, memory_options()),
         tokens_(harness::random_tokens(max_position, model.config.vocabulary, 5)),
         logits_(std::size_t{decode_batch} * model.config.vocabulary) {}
@@ -304,8 +319,9 @@ class Serving {
  private:
   static constexpr std::uint32_t max_position = prompt_tokens + decode_steps;
 
-  static ForwardOptions options(unsigned threads) {
+  static ForwardOptions options(unsigned threads, LinearInput input) {
     ForwardOptions o;
+    o.linear_input = input;
     o.max_tokens = prompt_tokens;
     o.threads = threads;
     return o;
@@ -343,14 +359,15 @@ class Serving {
   std::vector<float> logits_;
 };
 
-int bench(const std::string& folder, std::size_t rounds, unsigned threads) {
+int bench(const std::string& folder, std::size_t rounds, unsigned threads, LinearInput wanted) {
   FalconH1Model const loaded = FalconH1Model::load(folder);
   ModelTensors const model = tensors_of(loaded);
   Weights const weights = weights_of(model);
-  Machine const machine;
+  LinearInput const input = input_of(model.lm_head.dtype, wanted);  // of the other matrices, too
+  Machine const machine(input);
   Workers workers(threads);
   Buffer const buffer(std::size_t{1} << 29);
-  Serving serving(model, threads);
+  Serving serving(model, threads, input);
   for (std::uint32_t s = 0; s < decode_batch; ++s) serving.prefill(s);
   serving.decode(decode_batch);
 
@@ -369,8 +386,9 @@ int bench(const std::string& folder, std::size_t rounds, unsigned threads) {
     prefill_ratio.push_back(prefill.back() / peak.back());
   }
 
-  std::printf("%s, %u threads, %s, %zu rounds; %.1f MB of weights a step\n", folder.c_str(),
-              workers.threads(), best_kernels().name, rounds, weights.step_bytes / 1e6);
+  std::printf("%s, linear input %s, %u threads, %s, %zu rounds; %.1f MB of weights a step\n",
+              folder.c_str(), linear_input_name(input), workers.threads(), best_kernels().name,
+              rounds, weights.step_bytes / 1e6);
   std::printf("read, best of each pattern (streams x bytes):");
   for (std::size_t i = 0; i < patterns.size(); ++i)
     std::printf(" %zux%zu%s %.1f", patterns[i].streams, patterns[i].bytes,
@@ -396,14 +414,16 @@ int bench(const std::string& folder, std::size_t rounds, unsigned threads) {
 int main(int argc, char** argv) {
   long const rounds = argc > 2 ? std::strtol(argv[2], nullptr, 10) : 9;
   long const threads = argc > 3 ? std::strtol(argv[3], nullptr, 10) : 2;
-  if (argc < 2 || argc > 4 || rounds < 1 || rounds > 1000 || threads < 1 || threads > 1024) {
+  std::optional<LinearInput> const input = linear_input_named(argc > 4 ? argv[4] : "bf16");
+  if (argc < 2 || argc > 5 || !input || rounds < 1 || rounds > 1000 || threads < 1 ||
+      threads > 1024) {
     std::fprintf(stderr,
-                 "usage: cpu_bench MODEL_FOLDER [ROUNDS (9)] [THREADS (2)]; "
+                 "usage: cpu_bench MODEL_FOLDER [ROUNDS (9)] [THREADS (2)] [bf16|fp32 (bf16)]; "
                  "\"hybridstate make-model\" writes a model\n");
     return 2;
   }
   try {
-    return bench(argv[1], static_cast<std::size_t>(rounds), static_cast<unsigned>(threads));
+    return bench(argv[1], static_cast<std::size_t>(rounds), static_cast<unsigned>(threads), *input);
   } catch (const std::exception& e) {
     std::fprintf(stderr, "cpu_bench: %s\n", e.what());
     return 2;

@@ -18,8 +18,9 @@
 //   argmax            on how many of these 64 positions both choose the same token
 //   KL                the mean there of the divergence of softmax(l) from softmax(l64), in nats
 //
-// The rows named "float" keep keys, values and convolution inputs in FP32: beside them, the rows
-// with BF16 (what the runtime serves) show which error is the carry's.
+// A row is named by what linear layers round their inputs to, by the type of keys, values and
+// convolution inputs, and by the carry. Beside rows in FP32, those with BF16 (what the runtime
+// serves) show which error is whose.
 //
 // Matrices that make-model draws for a large model saturate its time steps, so that a state lasts a
 // token or two. --shape draws a model of its own instead, the first layers of Falcon-H1-0.5B with a
@@ -112,18 +113,25 @@ harness::OwnModel drawn_model() {
 
 struct Types {
   const char* name;
+  LinearInput input;
   Carry carry;
   Dtype ssm;      ///< in which the state is kept between chunks
   Dtype kv_conv;  ///< keys, values, inputs of the convolution
 };
-constexpr Types all_fp32{"float  fp32", Carry::fp32, Dtype::f32, Dtype::f32};
+constexpr LinearInput as_it_is = LinearInput::fp32;
+constexpr LinearInput rounded = LinearInput::bf16;
+constexpr Types all_fp32{"fp32  float fp32", as_it_is, Carry::fp32, Dtype::f32, Dtype::f32};
 constexpr Types choices[] = {
     all_fp32,
-    {"float  bf16-per-token", Carry::bf16_per_token, Dtype::bf16, Dtype::f32},
-    {"float  bf16-at-grid", Carry::bf16_at_grid, Dtype::f32, Dtype::f32},
-    {"BF16   fp32", Carry::fp32, Dtype::f32, Dtype::bf16},
-    {"BF16   bf16-per-token", Carry::bf16_per_token, Dtype::bf16, Dtype::bf16},
-    {"BF16   bf16-at-grid", Carry::bf16_at_grid, Dtype::f32, Dtype::bf16},
+    {"fp32  float bf16-per-token", as_it_is, Carry::bf16_per_token, Dtype::bf16, Dtype::f32},
+    {"fp32  float bf16-at-grid", as_it_is, Carry::bf16_at_grid, Dtype::f32, Dtype::f32},
+    {"fp32  BF16  fp32", as_it_is, Carry::fp32, Dtype::f32, Dtype::bf16},
+    {"fp32  BF16  bf16-per-token", as_it_is, Carry::bf16_per_token, Dtype::bf16, Dtype::bf16},
+    {"fp32  BF16  bf16-at-grid", as_it_is, Carry::bf16_at_grid, Dtype::f32, Dtype::bf16},
+    {"bf16  float fp32", rounded, Carry::fp32, Dtype::f32, Dtype::f32},
+    {"bf16  BF16  fp32", rounded, Carry::fp32, Dtype::f32, Dtype::bf16},
+    {"bf16  BF16  bf16-per-token", rounded, Carry::bf16_per_token, Dtype::bf16, Dtype::bf16},
+    {"bf16  BF16  bf16-at-grid", rounded, Carry::bf16_at_grid, Dtype::f32, Dtype::bf16},
 };
 
 /// What a side leaves at one position.
@@ -179,6 +187,7 @@ class Executor {
   static ForwardOptions forward_options(const Types& types) {
     ForwardOptions o;
     o.carry = types.carry;
+    o.linear_input = types.input;
     o.conv_dtype = types.kv_conv;
     o.max_tokens = chunk_tokens;
     o.threads = threads;
@@ -331,7 +340,7 @@ int bench(const ModelTensors& model, const std::string& name, std::size_t count)
                 "argmax", "KL");
     for (std::size_t k = 0; k < got.size(); ++k) {
       Drift const d = compare(got[k][i], want[i], c.ssm_heads);
-      std::printf("%-23s %10.2e %10.2e %10.2e %10.2e %10.2e %4zu/%zu %10.2e\n", choices[k].name,
+      std::printf("%-28s %10.2e %10.2e %10.2e %10.2e %10.2e %4zu/%zu %10.2e\n", choices[k].name,
                   d.state_mean, d.state_max, d.head_max, d.logits, d.logit_max, d.same_choice,
                   d.positions, d.divergence);
     }

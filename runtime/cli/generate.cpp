@@ -23,6 +23,7 @@ struct GenerateOptions {
   Tokens max_tokens = 16;
   std::string organization = "S2";
   std::string carry = "bf16-per-token";
+  std::string linear_input = "bf16";
   std::string executor = "cpu";
   SamplingOptions sampling;
   unsigned threads = 0;
@@ -74,6 +75,7 @@ int generate(const GenerateOptions& options) {
   cpu.model = &model;
   cpu.compute = parse_compute(options.executor);
   cpu.carry = parse_carry(options.carry);
+  cpu.linear_input = parse_linear_input(options.linear_input);
   cpu.sampling = options.sampling;
   cpu.threads = options.threads;
   cpu.generated = &generated;
@@ -101,6 +103,7 @@ int generate(const GenerateOptions& options) {
     nlohmann::ordered_json out;
     out["organization"] = arm_name(spec.arm);
     out["carry"] = options.carry;
+    out["linear_input"] = options.linear_input;
     out["prompt_ids"] = request.tokens;
     out["generated_ids"] = generated.front();
     fmt::print("{}\n", out.dump());
@@ -126,6 +129,8 @@ void add_generate(CLI::App& app, Action& action) {
   command
       ->add_option("--carry", options->carry,
                    "stored recurrent state: fp32, bf16-per-token or bf16-at-grid")
+      ->capture_default_str();
+  command->add_option("--linear-input", options->linear_input, linear_input_help)
       ->capture_default_str();
   command->add_option("--executor", options->executor, "cpu, cuda or interpreted")
       ->capture_default_str();

@@ -27,6 +27,7 @@ struct VerifyOptions {
   std::uint64_t seed = 1;
   std::vector<std::string> organizations = {"S0", "S1", "S2", "D0", "D0-M512"};
   std::string carry = "all";
+  std::string linear_input = "bf16";
   std::string executor = "cpu";
   std::string scenario = "all";
   std::string broken = "none";
@@ -210,7 +211,8 @@ verify::Counts record_run(const std::string& path, const std::vector<Job>& jobs,
 
 int verify_command(const VerifyOptions& options, bool organizations_named) {
   FalconH1Model const loaded = FalconH1Model::load(options.model);
-  verify::VerifyModel const model{&loaded, 1, parse_compute(options.executor)};
+  verify::VerifyModel const model{&loaded, 1, parse_linear_input(options.linear_input),
+                                  parse_compute(options.executor)};
   bool const on_cpu = model.compute == Compute::cpu;
   std::optional<Condition> const broken = parse_condition(options.broken);
   if (!broken)
@@ -315,9 +317,10 @@ int verify_command(const VerifyOptions& options, bool organizations_named) {
              wrong->scenario.workload.requests.size());
   if (wrong->scenario.name == "random")
     fmt::print(
-        "  again: hybridstate verify --model {} --scenario none --runs 1 --seed {} --orgs {}{}\n",
+        "  again: hybridstate verify --model {} --scenario none --runs 1 --seed {} --orgs {}{}{}\n",
         options.model, wrong->scenario.seed, arm_name(wrong->scenario.arm),
-        options.carry == "all" ? "" : " --carry " + options.carry);
+        options.carry == "all" ? "" : " --carry " + options.carry,
+        model.linear_input == LinearInput::bf16 ? "" : " --linear-input " + options.linear_input);
   return 1;
 }
 
@@ -338,6 +341,8 @@ void add_verify(CLI::App& app, Action& action) {
   command
       ->add_option("--carry", options->carry,
                    "stored recurrent state: fp32, bf16-per-token, bf16-at-grid or all")
+      ->capture_default_str();
+  command->add_option("--linear-input", options->linear_input, linear_input_help)
       ->capture_default_str();
   command
       ->add_option(

@@ -13,6 +13,7 @@
 
 #include "executor/carry.hpp"
 #include "executor/conditions.hpp"
+#include "executor/linear_input.hpp"
 #include "model/falcon_config.hpp"
 #include "model/weights.hpp"
 
@@ -111,6 +112,7 @@ struct ForwardOptions {
   Compute compute = Compute::cpu;
   bool host_visible = false;  ///< units can be read on the host, whatever computes
   Carry carry = Carry::bf16_per_token;
+  LinearInput linear_input = LinearInput::bf16;
   Dtype conv_dtype = Dtype::bf16;         ///< what the convolution's inputs are rounded to, always
   std::uint32_t max_tokens = 2048;        ///< of one batch
   unsigned threads = 0;                   ///< 0: all of the machine

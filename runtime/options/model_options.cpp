@@ -13,6 +13,11 @@ Carry parse_carry(const std::string& text) {
   throw UsageError(fmt::format("--carry {}: use fp32, bf16-per-token or bf16-at-grid", text));
 }
 
+LinearInput parse_linear_input(const std::string& text) {
+  if (auto const input = linear_input_named(text)) return *input;
+  throw UsageError(fmt::format("--linear-input {}: use bf16 or fp32", text));
+}
+
 Compute parse_compute(const std::string& text, const char* beside) {
   if (auto const compute = compute_named(text)) return *compute;
   throw UsageError(fmt::format("--executor {}: use {}cpu, cuda or interpreted", text, beside));

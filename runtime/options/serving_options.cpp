@@ -114,6 +114,7 @@ void ServingOptions::add_to(CLI::App& app) {
   s->add_option("--carry", carry,
                 "cpu: stored recurrent state: fp32, bf16-per-token or bf16-at-grid")
       ->capture_default_str();
+  s->add_option("--linear-input", linear_input, linear_input_help)->capture_default_str();
   s->add_option("--device", device, "step law: a100-40gb, a100-40gb-long or a JSON file")
       ->capture_default_str();
 
@@ -382,6 +383,7 @@ ServingSetup prepare(ServingOptions& options, std::uint32_t default_seeds) {
     setup.cpu->model = setup.loaded.get();
     setup.cpu->compute = compute;
     setup.cpu->carry = parse_carry(options.carry);
+    setup.cpu->linear_input = parse_linear_input(options.linear_input);
     setup.cpu->threads = options.threads;
     spec.cpu = setup.cpu.get();
     spec.model = geometry_for(setup.loaded->config(), setup.cpu->carry);
@@ -429,10 +431,12 @@ ServingSetup prepare(ServingOptions& options, std::uint32_t default_seeds) {
   say(fmt::format("D0 split: {:.6f} attention",
                   static_cast<double>(spec.split.attention_ppm) / PoolSplit::whole));
   say(fmt::format("null units: {} per pool", spec.null_units));
-  if (spec.cpu == nullptr)
+  if (spec.cpu == nullptr) {
     say(fmt::format("step law: {}", spec.law.provenance));
-  else
+  } else {
     say("carry: " + options.carry);
+    say("linear input: " + options.linear_input);
+  }
   say(fmt::format("cap: {}", spec.cap));
   say(fmt::format("token budget: {}", spec.token_budget));
   say(fmt::format("headroom: {}", spec.headroom));

@@ -51,6 +51,7 @@ struct ServingOptions {
   std::string device = "a100-40gb";
   std::string executor = "simulated";
   std::string carry = "bf16-per-token";
+  std::string linear_input = "bf16";
   // output
   std::string goodput;
   std::string json, csv, html, out;

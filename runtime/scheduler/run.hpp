@@ -45,6 +45,7 @@ struct CpuSettings {
   const FalconH1Model* model = nullptr;
   Compute compute = Compute::cpu;
   Carry carry = Carry::bf16_per_token;
+  LinearInput linear_input = LinearInput::bf16;
   SamplingOptions sampling;
   unsigned threads = 0;  ///< 0: all of the machine
   /// Filled with the tokens that each request generated, unless null.

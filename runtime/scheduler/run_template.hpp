@@ -206,6 +206,7 @@ RunResult serve_cpu(const RunSpec& spec, const Workload& workload, Cache& cache,
   TokenContent content(workload, tensors.config.vocabulary);
   ForwardOptions options;
   options.carry = cpu.carry;
+  options.linear_input = cpu.linear_input;
   options.max_tokens = spec.token_budget;
   options.threads = cpu.threads;
   options.compute = cpu.compute;

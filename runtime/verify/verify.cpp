@@ -9,6 +9,7 @@ namespace hybridstate::runtime::verify {
 std::vector<Reference> references_of(const Scenario& s, const VerifyModel& model) {
   ForwardOptions options;
   options.carry = s.carry;
+  options.linear_input = model.linear_input;
   options.broken = s.broken;
   options.max_tokens = 300;
   options.threads = model.threads;

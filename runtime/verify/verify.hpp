@@ -15,7 +15,8 @@ namespace hybridstate::runtime::verify {
 /// The model that all runs of one verification share.
 struct VerifyModel {
   const FalconH1Model* model = nullptr;
-  unsigned threads = 1;            ///< of each run
+  unsigned threads = 1;  ///< of each run
+  LinearInput linear_input = LinearInput::bf16;
   Compute compute = Compute::cpu;  ///< of the served runs; requests alone run on the CPU
 
   const FalconH1Config& config() const { return model->config(); }

@@ -237,6 +237,7 @@ Counts verify_with(const Scenario& s, const VerifyModel& model, Cache& cache,
   TokenContent content(s.workload, model.config().vocabulary);
   ForwardOptions options;
   options.carry = s.carry;
+  options.linear_input = model.linear_input;
   options.broken = s.broken;
   options.max_tokens = s.token_budget;
   options.threads = model.threads;

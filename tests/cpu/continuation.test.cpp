@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "cpu/harness.hpp"
@@ -14,18 +15,20 @@ namespace {
 struct Storage {
   Carry carry;
   Dtype ssm, conv, kv;
+  LinearInput input = LinearInput::bf16;
 };
 constexpr Storage storages[] = {
     {Carry::fp32, Dtype::f32, Dtype::bf16, Dtype::bf16},
     {Carry::bf16_per_token, Dtype::bf16, Dtype::bf16, Dtype::bf16},
     {Carry::bf16_at_grid, Dtype::f32, Dtype::bf16, Dtype::bf16},
-    {Carry::fp32, Dtype::f32, Dtype::f32, Dtype::f32},
+    {Carry::fp32, Dtype::f32, Dtype::f32, Dtype::f32, LinearInput::fp32},
 };
 
-ForwardOptions options_of(const Storage& s, Isa isa = Isa::avx512, unsigned threads = 1) {
+ForwardOptions options_of(const Storage& s, Isa isa = Isa::avx512_bf16, unsigned threads = 1) {
   ForwardOptions o;
   o.carry = s.carry;
   o.conv_dtype = s.conv;
+  o.linear_input = s.input;
   o.max_tokens = 1800;
   o.threads = threads;
   o.kernels = available(isa) ? &kernels(isa) : &best_kernels();
@@ -146,6 +149,33 @@ TEST_CASE("a batch gives what its members give alone, with any number of threads
   }
 }
 
+TEST_CASE("inputs of linear layers are rounded where the weights are BF16, and only there") {
+  for (Dtype const weights : {Dtype::bf16, Dtype::f16, Dtype::f32}) {
+    OwnModel const model = random_model(small_config(), 8, weights);
+    auto const tokens = random_tokens(40, model.tensors().config.vocabulary, 4);
+    std::vector<float> logits[2];
+    for (LinearInput const input : {LinearInput::fp32, LinearInput::bf16}) {
+      Storage s = storages[3];
+      s.input = input;
+      CpuForward forward(model.tensors(), options_of(s));
+      Memory memory(model.tensors().config, memory_of(s));
+      logits[input == LinearInput::bf16 ? 1 : 0] = feed(forward, memory, tokens, {40}).back();
+    }
+    if (weights != Dtype::bf16) {
+      CHECK(same_bits(logits[0], logits[1]));
+      continue;
+    }
+    double square = 0, error = 0;
+    for (std::size_t i = 0; i < logits[0].size(); ++i) {
+      auto const want = static_cast<double>(logits[0][i]);
+      square += want * want;
+      error += std::pow(static_cast<double>(logits[1][i]) - want, 2);
+    }
+    CHECK(error > 1e-8 * square);
+    CHECK(error < 1e-3 * square);
+  }
+}
+
 TEST_CASE("every instruction set gives the scalar path's bits") {
   for (Dtype const weights : {Dtype::bf16, Dtype::f16, Dtype::f32})
     for (const Storage& s : {storages[1], storages[3]}) {
@@ -163,7 +193,7 @@ TEST_CASE("every instruction set gives the scalar path's bits") {
       CpuForward scalar(model.tensors(), options_of(s, Isa::scalar));
       Memory reference(c, memory_of(s));
       auto const want = feed(scalar, reference, tokens, {281, 1});
-      for (Isa const isa : {Isa::avx2, Isa::avx512}) {
+      for (Isa const isa : {Isa::avx2, Isa::avx512, Isa::avx512_bf16}) {
         if (!available(isa)) {
           MESSAGE("not on this machine: " << static_cast<int>(isa));
           continue;

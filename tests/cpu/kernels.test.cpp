@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "executor/cpu/workers.hpp"
@@ -30,7 +31,7 @@ std::vector<float> random_floats(std::size_t n, std::uint64_t seed, double scale
 
 std::vector<const Kernels*> all_kernels() {
   std::vector<const Kernels*> v;
-  for (Isa isa : {Isa::scalar, Isa::avx2, Isa::avx512})
+  for (Isa isa : {Isa::scalar, Isa::avx2, Isa::avx512, Isa::avx512_bf16})
     if (available(isa)) v.push_back(&kernels(isa));
   return v;
 }
@@ -144,65 +145,245 @@ TEST_CASE("sines and cosines of large angles") {
   for (int i = 0; i < 4; ++i) CHECK(c[static_cast<std::size_t>(i)] == 1.0F);
 }
 
+namespace {
+
+/// A linear with its memory.
+struct LinearCase {
+  static constexpr std::uint32_t rows = 27, tokens = 14;
+
+  LinearCase(Dtype dtype, LinearInput input, std::uint32_t columns)
+      : w(random_floats(std::size_t{rows} * columns, 3)),
+        x(random_floats(std::size_t{tokens} * columns, 4)),
+        bias(random_floats(rows, 5)) {
+    job.dtype = dtype;
+    job.input = input;
+    job.rows = rows;
+    job.columns = columns;
+    job.x_stride = packed_stride(columns);
+    job.y_stride = rows + 1;
+    job.scale = 0.75F;
+    job.bias = bias.data();
+    job.post = 1.5F;
+    store_weights();
+  }
+  LinearCase(const LinearCase&) = delete;
+  LinearCase& operator=(const LinearCase&) = delete;
+
+  void store_weights() {
+    stored.resize(w.size() * dtype_bytes(job.dtype));
+    for (std::size_t i = 0; i < w.size(); ++i) {
+      std::uint16_t const h = job.dtype == Dtype::bf16 ? float_to_bf16(w[i]) : float_to_f16(w[i]);
+      if (job.dtype == Dtype::f32)
+        std::memcpy(stored.data() + i * 4, &w[i], 4);
+      else
+        std::memcpy(stored.data() + i * 2, &h, 2);
+    }
+    job.weights = stored.data();
+  }
+  float weight(std::size_t row, std::size_t k) const {
+    return element_as_float(stored.data(), job.dtype, row * job.columns + k);
+  }
+  float element(std::size_t token, std::size_t k) const {
+    float const f = x[token * job.columns + k];
+    return job.input == LinearInput::bf16 ? numeric::round_to_bf16(f) : f;
+  }
+  /// All tokens and rows at once.
+  std::vector<float> run(const Kernels& k) {
+    pack(k);
+    std::vector<float> y(std::size_t{tokens} * job.y_stride);
+    job.y = y.data();
+    k.linear(job, tokens, 0, rows);
+    return y;
+  }
+  /// One token at a time, rows in two pieces.
+  std::vector<float> run_in_pieces(const Kernels& k) {
+    pack(k);
+    std::vector<float> y(std::size_t{tokens} * job.y_stride);
+    for (std::uint32_t t = 0; t < tokens; ++t) {
+      job.x = packed.data() + std::size_t{t} * job.x_stride * element_bytes();
+      job.y = y.data() + std::size_t{t} * job.y_stride;
+      k.linear(job, 1, 0, 5);
+      k.linear(job, 1, 5, rows);
+    }
+    return y;
+  }
+
+  std::vector<float> w, x, bias;
+  std::vector<unsigned char> stored;
+  Linear job;
+
+ private:
+  std::size_t element_bytes() const { return job.input == LinearInput::bf16 ? 2 : 4; }
+  void pack(const Kernels& k) {
+    packed.assign(tokens * job.x_stride * element_bytes(), 0xff);
+    for (std::size_t t = 0; t < tokens; ++t)
+      k.pack(x.data() + t * job.columns, job.columns, job.input,
+             packed.data() + t * job.x_stride * element_bytes());
+    job.x = packed.data();
+  }
+
+  std::vector<unsigned char> packed;
+};
+
+/// As the instruction set's manuals describe a product and a sum that flush subnormal numbers, for
+/// BF16 values a and b: exact, then rounded to 24 bits with any exponent.
+float flushing_sum(float a, float b, float c) {
+  auto const zero_if_subnormal = [](float v) {
+    return std::fpclassify(v) == FP_SUBNORMAL ? std::copysign(0.0F, v) : v;
+  };
+  a = zero_if_subnormal(a);
+  b = zero_if_subnormal(b);
+  float const r = std::fma(a, b, c);
+  if (std::abs(r) > 0x1p-120F || !std::isfinite(r)) return r;
+  // No operand is large here: 2^100 times larger, nothing is subnormal.
+  float const larger = std::fma(std::ldexp(a, 50), std::ldexp(b, 50), std::ldexp(c, 100));
+  return std::abs(larger) < 0x1p-26F ? std::copysign(0.0F, larger) : r;
+}
+
+/// One output of a linear with BF16 inputs, written down as the contract says it.
+float naive_bf16(const LinearCase& c, std::size_t row, std::size_t token) {
+  float chains[16] = {};
+  std::size_t const n = c.job.columns;
+  for (std::size_t k = 0; k < packed_size(n); k += 2) {
+    float& chain = chains[k / 2 % 16];
+    for (std::size_t const i : {k + 1, k})
+      chain = i < n ? flushing_sum(c.weight(row, i), c.element(token, i), chain)
+                    : flushing_sum(0, 0, chain);
+  }
+  for (std::size_t step = 8; step > 0; step /= 2)
+    for (std::size_t i = 0; i < step; ++i) chains[i] += chains[i + step];
+  float const y = chains[0] * c.job.scale;
+  return (y + c.bias[row]) * c.job.post;
+}
+
+constexpr std::pair<Dtype, LinearInput> linear_types[] = {{Dtype::f32, LinearInput::fp32},
+                                                          {Dtype::bf16, LinearInput::fp32},
+                                                          {Dtype::f16, LinearInput::fp32},
+                                                          {Dtype::bf16, LinearInput::bf16}};
+
+}  // namespace
+
 TEST_CASE("linear: near the exact product, and independent of the number of tokens and rows") {
-  for (Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::f16})
+  for (auto const& [dtype, input] : linear_types)
     for (std::uint32_t columns : {1U, 15U, 16U, 48U, 100U, 1031U}) {
-      std::uint32_t const rows = 27, tokens = 14;
-      auto const w = random_floats(std::size_t{rows} * columns, 3);
-      std::vector<unsigned char> stored(w.size() * dtype_bytes(dtype));
-      for (std::size_t i = 0; i < w.size(); ++i) {
-        std::uint16_t const h = dtype == Dtype::bf16 ? float_to_bf16(w[i]) : float_to_f16(w[i]);
-        if (dtype == Dtype::f32)
-          std::memcpy(stored.data() + i * 4, &w[i], 4);
-        else
-          std::memcpy(stored.data() + i * 2, &h, 2);
-      }
-      auto const x = random_floats(std::size_t{tokens} * (columns + 3), 4);
-      auto const bias = random_floats(rows, 5);
-      Linear j;
-      j.weights = stored.data();
-      j.dtype = dtype;
-      j.rows = rows;
-      j.columns = columns;
-      j.x_stride = packed_size(columns);
-      j.y_stride = rows + 1;
-      j.scale = 0.75F;
-      j.bias = bias.data();
-      j.post = 1.5F;
+      LinearCase c(dtype, input, columns);
       std::vector<float> first;
       for (const Kernels* k : all_kernels()) {
-        std::vector<float> y(std::size_t{tokens} * (rows + 1));
-        std::vector<float> packed(tokens * packed_size(columns));
-        for (std::size_t t = 0; t < tokens; ++t)
-          k->pack(x.data() + t * (columns + 3), columns, packed.data() + t * j.x_stride);
-        j.y = y.data();
-        j.x = packed.data();
-        k->linear(j, tokens, 0, rows);
+        std::vector<float> const y = c.run(*k);
         if (first.empty()) first = y;
         CHECK(same_bits(first, y));
-        for (std::uint32_t t = 0; t < tokens; ++t)
-          for (std::uint32_t r = 0; r < rows; ++r) {
-            double sum = 0, size = 0;
-            for (std::uint32_t i = 0; i < columns; ++i) {
-              double const p = d(element_as_float(stored.data(), dtype, r * columns + i)) *
-                               d(x[t * (columns + 3) + i]);
-              sum += p;
-              size += std::abs(p);
-            }
-            double const want = (0.75 * sum + d(bias[r])) * 1.5;
-            REQUIRE(std::abs(d(y[t * (rows + 1) + r]) - want) < 1e-6 * (size + 1));
-          }
-        // One token at a time, rows in two pieces.
-        std::vector<float> pieces(y.size());
-        for (std::uint32_t t = 0; t < tokens; ++t) {
-          j.x = packed.data() + t * j.x_stride;
-          j.y = pieces.data() + std::size_t{t} * (rows + 1);
-          k->linear(j, 1, 0, 5);
-          k->linear(j, 1, 5, rows);
-        }
-        CHECK(same_bits(y, pieces));
+        CHECK(same_bits(y, c.run_in_pieces(*k)));
       }
+      for (std::uint32_t t = 0; t < c.tokens; ++t)
+        for (std::uint32_t r = 0; r < c.rows; ++r) {
+          double sum = 0, size = 0;
+          for (std::uint32_t i = 0; i < columns; ++i) {
+            double const p = d(c.weight(r, i)) * d(c.element(t, i));
+            sum += p;
+            size += std::abs(p);
+          }
+          double const want = (0.75 * sum + d(c.bias[r])) * 1.5;
+          REQUIRE(std::abs(d(first[t * (c.rows + 1) + r]) - want) < 1e-6 * (size + 1));
+        }
     }
+}
+
+TEST_CASE("linear of BF16 inputs: every instruction set follows the contract to the bit") {
+  // What elements may be, by their exponents: ordinary, sums that end below the normal numbers,
+  // anything, zeros and specials between.
+  struct Range {
+    const char* name;
+    std::uint32_t least_w, w, least_x, x;
+  };
+  constexpr Range ranges[] = {{"ordinary", 110, 20, 110, 20},
+                              {"tiny products", 40, 30, 40, 30},
+                              {"around the smallest product", 56, 12, 56, 12},
+                              {"tiny elements", 0, 12, 120, 100},
+                              {"anything", 0, 255, 0, 255},
+                              {"special", 0, 256, 0, 256}};
+  BitGenerator bits(31);
+  auto const below = [&](std::uint32_t n) { return static_cast<std::uint32_t>(bits.below(n)); };
+  for (const Range& range : ranges)
+    for (std::uint32_t const columns : {1U, 2U, 31U, 33U, 64U, 65U, 200U, 611U}) {
+      CAPTURE(range.name);
+      CAPTURE(columns);
+      LinearCase c(Dtype::bf16, LinearInput::bf16, columns);
+      auto const draw = [&](std::vector<float>& v, std::uint32_t least, std::uint32_t span) {
+        for (float& f : v)
+          f = below(8) == 0 ? 0.0F
+                            : numeric::float_of(below(2) << 31 | (least + below(span)) << 23 |
+                                                below(1U << 23));
+      };
+      draw(c.w, range.least_w, range.w);
+      draw(c.x, range.least_x, range.x);
+      std::fill(c.bias.begin(), c.bias.end(), -0.0F);  // shows the sums themselves
+      c.job.scale = c.job.post = 1;
+      c.store_weights();
+      std::size_t numbers = 0;
+      std::vector<float> want(std::size_t{c.tokens} * c.job.y_stride);
+      for (std::size_t t = 0; t < c.tokens; ++t)
+        for (std::size_t r = 0; r < c.rows; ++r) {
+          float const y = naive_bf16(c, r, t);
+          want[t * c.job.y_stride + r] = std::isnan(y) ? 0 : y;  // payloads are nobody's promise
+          numbers += std::isfinite(y) ? 1 : 0;
+        }
+      if (columns < 40 || range.w < 255) CHECK(numbers > 0);
+      for (const Kernels* k : all_kernels())
+        for (bool const pieces : {false, true}) {
+          CAPTURE(k->name);
+          std::vector<float> y = pieces ? c.run_in_pieces(*k) : c.run(*k);
+          for (float& f : y) f = std::isnan(f) ? 0 : f;
+          CHECK(same_bits(want, y));
+        }
+    }
+}
+
+TEST_CASE("linear of BF16 inputs: sums just below the smallest normal number are zeros") {
+  // sum + a b, where a b = -2^(-150) is flushed (below 2^-126 even in 24 bits) and -2^(-151) rounds
+  // back up; and a flushed sum keeps its sign.
+  struct Case {
+    float sum, a, b, want;
+  };
+  constexpr Case cases[] = {
+      {0x1p-126F, -0x1p-75F, 0x1p-75F, 0.0F},        {-0x1p-126F, 0x1p-75F, 0x1p-75F, -0.0F},
+      {0x1p-126F, -0x1p-75F, 0x1p-76F, 0x1p-126F},   {0x1p-126F, -0x1p-75F, 0x1.02p-76F, 0.0F},
+      {0x1.8p-126F, -0x1p-63F, 0x1p-64F, 0x1p-126F}, {-0x1.8p-126F, 0x1p-63F, 0x1p-63F, -0.0F},
+      {0x1p-126F, 0x1p-127F, 0x1p100F, 0x1p-126F},   {0x1p-126F, 0x1p127F, 0.0F, 0x1p-126F}};
+  for (const Case& e : cases) {
+    CHECK(numeric::bits_of(numeric::fused_flushed(numeric::flushed(e.a), e.b, e.sum)) ==
+          numeric::bits_of(e.want));
+    CHECK(numeric::bits_of(flushing_sum(e.a, e.b, e.sum)) == numeric::bits_of(e.want));
+    // The chain of elements 0 and 1: the odd one's product first.
+    LinearCase c(Dtype::bf16, LinearInput::bf16, 33);
+    std::fill(c.w.begin(), c.w.end(), 0.0F);
+    std::fill(c.x.begin(), c.x.end(), 0.0F);
+    for (std::size_t r = 0; r < c.rows; ++r) {
+      c.w[r * 33] = e.b;
+      c.w[r * 33 + 1] = e.sum * 0x1p60F;
+    }
+    for (std::size_t t = 0; t < c.tokens; ++t) {
+      c.x[t * 33] = e.a;
+      c.x[t * 33 + 1] = 0x1p-60F;
+    }
+    std::fill(c.bias.begin(), c.bias.end(), -0.0F);
+    c.job.scale = c.job.post = 1;
+    c.store_weights();
+    for (const Kernels* k : all_kernels()) {
+      std::vector<float> const y = c.run(*k);
+      for (std::size_t t = 0; t < c.tokens; ++t)
+        for (std::size_t r = 0; r < c.rows; ++r)  // the other chains are +0
+          CHECK(numeric::bits_of(y[t * c.job.y_stride + r]) == numeric::bits_of(e.want + 0.0F));
+    }
+  }
+}
+
+TEST_CASE("linear of BF16 inputs: the floating-point environment is as it was") {
+  volatile float const tiny = 0x1p-140F;
+  LinearCase c(Dtype::bf16, LinearInput::bf16, 70);
+  for (const Kernels* k : all_kernels()) {
+    c.run(*k);
+    CHECK(tiny * 0.5F == 0x1p-141F);
+  }
 }
 
 TEST_CASE("norms against doubles") {

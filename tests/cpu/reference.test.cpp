@@ -122,6 +122,7 @@ struct Near {
 ForwardOptions exact_options(std::uint32_t max_tokens) {
   ForwardOptions o;
   o.carry = Carry::fp32;
+  o.linear_input = LinearInput::fp32;
   o.conv_dtype = Dtype::f32;
   o.max_tokens = max_tokens;
   o.threads = 1;

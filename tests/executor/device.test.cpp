@@ -19,12 +19,14 @@ struct Shape {
   FalconH1Config config;
   MemoryOptions memory;
   Carry carry = Carry::bf16_per_token;
+  LinearInput input = LinearInput::bf16;
 };
 
 ForwardOptions options_of(const Shape& s) {
   ForwardOptions o;
   o.carry = s.carry;
   o.conv_dtype = s.memory.conv;
+  o.linear_input = s.input;
   o.max_tokens = 64;
   o.threads = 1;
   return o;
@@ -56,7 +58,7 @@ std::vector<Shape> shapes() {
   split.block_tokens = 7;
   return {{"vectors", even, paged},
           {"no norm, tied", plain, bf16},
-          {"FP32", even, f32, Carry::fp32},
+          {"FP32", even, f32, Carry::fp32, LinearInput::fp32},
           {"any shape, states cut by pages", small_config(), split}};
 }
 

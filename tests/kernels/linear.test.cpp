@@ -16,20 +16,20 @@ TEST_CASE("the linear gives the CPU executor's bits for every shape") {
 }
 
 TEST_CASE("rows of x, or weights, that begin at odd elements: the same bits") {
-  for (ElementType const type : types) {
+  for (Types const type : types) {
     LinearCase c(20, 70, 3, type, 1);
     ++c.job.x.data;
     --c.job.tokens;
     c.check(every_order);
     --c.job.x.data;
-    c.job.weights = c.weights.front().bytes + kernels::bytes_of(type);
+    c.job.weights = c.weights.front().bytes + kernels::bytes_of(type.weights);
     --c.job.rows;
     c.check(every_order);
   }
 }
 
 TEST_CASE("a short last step is padded: chains of -0 become +0 there") {
-  LinearCase c(1, 62, 1, ElementType::f32, 1);
+  LinearCase c(1, 62, 1, {ElementType::f32, ElementType::f32}, 1);
   std::vector<float> const w(62, -1e-30F);
   std::memcpy(c.weights.front().bytes, w.data(), w.size() * sizeof(float));
   c.x.assign(c.x.size(), 1e-30F);
@@ -42,16 +42,16 @@ TEST_CASE("a short last step is padded: chains of -0 become +0 there") {
 }
 
 TEST_CASE("empty linears write nothing, sums of nothing are +0, too many rows are refused") {
-  LinearCase none(5, 40, 0, ElementType::bf16, 1);
+  LinearCase none(5, 40, 0, {ElementType::bf16, ElementType::bf16}, 1);
   none.check(every_order);
-  LinearCase empty(5, 0, 2, ElementType::bf16, 1);
+  LinearCase empty(5, 0, 2, {ElementType::bf16, ElementType::bf16}, 1);
   empty.check(every_order);
   empty.job.rows = 524281;
   CHECK_FALSE(with_kernel(empty.job, [](const auto&) { FAIL("refused jobs have no kernel"); }));
 }
 
 TEST_CASE("up to 8 tokens read Falcon-H1-7B's weights once, in whole sectors") {
-  for (ElementType const type : types)
+  for (Types const type : types)
     for (std::uint32_t const tokens : {1U, 2U, 4U, 8U}) {
       LinearCase c(64, 3072, tokens, type, tokens);
       c.job.x.stride = c.job.columns;

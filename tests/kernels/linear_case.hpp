@@ -17,12 +17,17 @@ namespace cpu = hybridstate::runtime::cpu;
 
 inline const cpu::Kernels& reference() { return cpu::kernels(cpu::Isa::scalar); }
 
+struct Types {
+  ElementType weights, input;
+};
+
 /// A linear with its memory, whose rows of x and y are further apart than they are long.
 struct LinearCase {
-  LinearCase(std::uint32_t rows, std::uint32_t columns, std::uint32_t tokens, ElementType type,
+  LinearCase(std::uint32_t rows, std::uint32_t columns, std::uint32_t tokens, Types types,
              std::uint64_t seed)
       : bits(seed) {
-    job.type = type;
+    ElementType const type = job.type = types.weights;
+    job.input = types.input;
     job.rows = rows;
     job.columns = columns;
     job.tokens = tokens;
@@ -57,14 +62,17 @@ struct LinearCase {
   }
   /// What the CPU executor makes of it.
   std::vector<float> expected() const {
-    std::vector<float> packed(job.tokens * cpu::packed_stride(job.columns));
+    bool const rounds = job.input == ElementType::bf16;
+    auto const input = rounds ? runtime::LinearInput::bf16 : runtime::LinearInput::fp32;
+    std::size_t const row_bytes = cpu::packed_stride(job.columns) * (rounds ? 2 : 4);
+    std::vector<std::byte> packed(job.tokens * row_bytes);
     for (std::uint32_t i = 0; i < job.tokens; ++i)
-      reference().pack(job.x.row(i), job.columns,
-                       packed.data() + i * cpu::packed_stride(job.columns));
+      reference().pack(job.x.row(i), job.columns, input, packed.data() + i * row_bytes);
     std::vector<float> out(y.size(), untouched);
     cpu::Linear linear;
     linear.weights = job.weights;
     linear.dtype = dtype();
+    linear.input = input;
     linear.rows = job.rows;
     linear.columns = job.columns;
     linear.x = packed.data();
@@ -95,13 +103,15 @@ struct LinearCase {
   LinearJob job;
 };
 
-inline constexpr ElementType types[] = {ElementType::bf16, ElementType::f32};
+inline constexpr Types types[] = {{ElementType::bf16, ElementType::f32},
+                                  {ElementType::f32, ElementType::f32},
+                                  {ElementType::bf16, ElementType::bf16}};
 
 /// Shapes of every kind.
 template <class Targets>
 void check_linears(Targets& targets) {
   std::uint64_t seed = 0;
-  for (ElementType const type : types)
+  for (Types const type : types)
     for (std::uint32_t const tokens : {1U, 2U, 3U, 5U, 8U, 9U, 37U})
       for (std::uint32_t const columns : {1U, 2U, 30U, 32U, 33U, 64U, 608U, 1100U}) {
         std::uint32_t const rows = 1 + static_cast<std::uint32_t>(seed * 7 % 45);

@@ -28,6 +28,24 @@ HYBRIDSTATE_HD inline float fused(float a, float b, float c) noexcept {
 #endif
 }
 
+/// A subnormal number as a zero of its sign.
+HYBRIDSTATE_HD constexpr float flushed(float v) noexcept {
+  return (bits_of(v) & 0x7f800000U) != 0 ? v : float_of(bits_of(v) & 0x80000000U);
+}
+
+/// fused() of BF16 values a and b and a sum c, none of them subnormal, whose result is a zero of
+/// its sign where it would be below the smallest normal number if exponents had no bounds: what
+/// x86's flush-to-zero mode and its dot products of BF16 do.
+HYBRIDSTATE_HD inline float fused_flushed(float a, float b, float c) noexcept {
+  float const r = fused(a, b, c);
+  constexpr std::uint32_t least_normal = 0x00800000U;
+  if ((bits_of(r) & 0x7fffffffU) - 1U >= least_normal) return r;  // zero, too
+  // Rounded 2^60 times larger, where no result is subnormal. Then |a b| < 2^-100 and a < 2^26, or b
+  // is zero and the comparison false, be it with a NaN.
+  float const larger = fused(a * 0x1p60F, b, c * 0x1p60F);
+  return (larger < 0.0F ? -larger : larger) < 0x1p-66F ? float_of(bits_of(r) & 0x80000000U) : r;
+}
+
 /// Rounded to nearest.
 HYBRIDSTATE_HD inline float sqrt(float v) noexcept {
 #if defined(__CUDA_ARCH__)

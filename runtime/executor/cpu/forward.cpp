@@ -27,6 +27,8 @@ std::vector<float> floats(const TensorView& tensor) {
   return out;
 }
 
+constexpr std::size_t bytes_of(LinearInput input) { return input == LinearInput::bf16 ? 2 : 4; }
+
 const float* or_null(const std::vector<float>& v) { return v.empty() ? nullptr : v.data(); }
 
 /// The views of one state in layer l: a batch of one row.
@@ -109,11 +111,22 @@ CpuForward::CpuForward(ModelTensors model, const ForwardOptions& options)
   up_.resize(m * c.intermediate);
   dt_.resize(m * c.ssm_heads);
   decay_.resize(m * c.ssm_heads);
-  packed_.resize(m * (packed_stride(std::max({c.hidden, c.intermediate, c.ssm_width()})) +
-                      packed_stride(c.query_width())) +
-                 line_floats);
+  // Both kinds of rows for each of the types that a linear of this model takes.
+  std::size_t const widths[] = {std::max({c.hidden, c.intermediate, c.ssm_width()}),
+                                c.query_width()};
+  std::size_t needed = 0;
+  for (std::size_t i = 0; i < 2; ++i)
+    for (LinearInput const input : {LinearInput::fp32, LinearInput::bf16})
+      if (takes(input)) needed += m * packed_stride(widths[i]) * bytes_of(input) / sizeof(float);
+  packed_.resize(needed + line_floats);
   auto const address = reinterpret_cast<std::uintptr_t>(packed_.data()) / sizeof(float);
-  inputs_ = packed_.data() + (line_floats - address % line_floats) % line_floats;
+  float* next = packed_.data() + (line_floats - address % line_floats) % line_floats;
+  for (std::size_t i = 0; i < 2; ++i)
+    for (LinearInput const input : {LinearInput::fp32, LinearInput::bf16})
+      if (takes(input)) {
+        inputs_[i].of(input) = next;
+        next += m * packed_stride(widths[i]) * bytes_of(input) / sizeof(float);
+      }
   cosines_.resize(m * rotation_.half());
   sines_.resize(m * rotation_.half());
 }
@@ -126,18 +139,57 @@ std::size_t CpuForward::workspace_bytes() const noexcept {
   return n * sizeof(float);
 }
 
+bool CpuForward::takes(LinearInput input) const {
+  auto const has = [&](const TensorView& w) {
+    return w && input_of(w.dtype, options_.linear_input) == input;
+  };
+  return has(model_.lm_head) ||
+         std::any_of(model_.layers.begin(), model_.layers.end(), [&](const LayerWeights& l) {
+           return has(l.in_proj) || has(l.q) || has(l.k) || has(l.v) || has(l.o) ||
+                  has(l.out_proj) || has(l.gate) || has(l.up) || has(l.down);
+         });
+}
+
+void CpuForward::pack(const float* x, std::size_t n, std::size_t row, Inputs& to,
+                      std::initializer_list<const TensorView*> weights) const {
+  for (LinearInput const input : {LinearInput::fp32, LinearInput::bf16})
+    if (std::any_of(weights.begin(), weights.end(), [&](const TensorView* w) {
+          return input_of(w->dtype, options_.linear_input) == input;
+        }))
+      k_->pack(x, n, input,
+               static_cast<std::byte*>(to.of(input)) + row * packed_stride(n) * bytes_of(input));
+}
+
+Linear CpuForward::product(const TensorView& weights, std::uint32_t rows, std::uint32_t columns,
+                           Inputs& x, float* y, std::size_t y_stride) const {
+  Linear j;
+  j.weights = weights.data;
+  j.dtype = weights.dtype;
+  j.rows = rows;
+  j.columns = columns;
+  j.input = input_of(weights.dtype, options_.linear_input);
+  j.x = x.of(j.input);
+  j.x_stride = packed_stride(columns);
+  j.y = y;
+  j.y_stride = y_stride;
+  return j;
+}
+
 void CpuForward::linear_in_pieces(const Linear& job, std::size_t tokens, std::size_t pieces) {
   // Zeros elsewhere make the product of one piece exact: 0 * w adds nothing to a chain.
   std::size_t const steps = packed_size(job.columns) / 32;
-  std::vector<float> x(tokens * job.x_stride);
+  std::size_t const element = bytes_of(job.input);
+  const auto* const all = static_cast<const std::byte*>(job.x);
+  std::vector<std::byte> x(tokens * job.x_stride * element);
   std::vector<float> y(tokens * job.rows);
   for (std::size_t p = 0; p < pieces; ++p) {
     std::size_t const first = p * steps / pieces * 32;
     std::size_t const end = (p + 1) * steps / pieces * 32;
-    std::fill(x.begin(), x.end(), 0.0F);
+    std::fill(x.begin(), x.end(), std::byte{0});
     for (std::size_t t = 0; t < tokens; ++t)
-      std::copy(job.x + t * job.x_stride + first, job.x + t * job.x_stride + end,
-                x.data() + t * job.x_stride + first);
+      std::copy(all + (t * job.x_stride + first) * element,
+                all + (t * job.x_stride + end) * element,
+                x.data() + (t * job.x_stride + first) * element);
     Linear piece = job;
     piece.x = x.data();
     if (p > 0) {
@@ -229,17 +281,10 @@ void CpuForward::run(std::span<const ForwardChunk> chunks, const KvArena& kv,
       float* const f = u_.data() + rows * c.hidden;
       k_->rms_norm(h_.data() + (run.row + run.chunk->tokens.size() - 1) * c.hidden,
                    final_norm_.data(), static_cast<float>(c.norm_epsilon), c.hidden, f);
-      k_->pack(f, c.hidden, inputs_ + rows++ * packed_stride(c.hidden));
+      pack(f, c.hidden, rows++, inputs_[0], {&model_.lm_head});
     }
-  Linear job;
-  job.weights = model_.lm_head.data;
-  job.dtype = model_.lm_head.dtype;
-  job.rows = c.vocabulary;
-  job.columns = c.hidden;
-  job.x = inputs_;
-  job.x_stride = packed_stride(c.hidden);
-  job.y = logits.data();
-  job.y_stride = c.vocabulary;
+  Linear job =
+      product(model_.lm_head, c.vocabulary, c.hidden, inputs_[0], logits.data(), c.vocabulary);
   job.scale = static_cast<float>(c.lm_head_multiplier);
   linear({&job, 1}, rows);
 }
@@ -258,45 +303,31 @@ void CpuForward::run_layer(std::size_t l, const KvArena& kv) {
     });
   };
   auto const job = [&](const TensorView& weights, std::uint32_t rows, std::uint32_t columns,
-                       const float* x, float* y, std::size_t y_stride, double scale,
+                       Inputs& x, float* y, std::size_t y_stride, double scale,
                        const std::vector<float>& bias, double post) {
-    Linear j;
-    j.weights = weights.data;
-    j.dtype = weights.dtype;
-    j.rows = rows;
-    j.columns = columns;
-    j.x = x;
-    j.x_stride = packed_stride(columns);
-    j.y = y;
-    j.y_stride = y_stride;
+    Linear j = product(weights, rows, columns, x, y, y_stride);
     j.scale = static_cast<float>(scale);
     j.bias = or_null(bias);
     j.post = static_cast<float>(post);
     return j;
   };
 
-  float* const first_input = inputs_;
-  float* const second_input =
-      first_input + tokens_ * packed_stride(std::max({c.hidden, c.intermediate, c.ssm_width()}));
-  auto const pack = [&](const float* x, std::size_t n, std::size_t t, float* to) {
-    k_->pack(x, n, to + t * packed_stride(n));
-  };
   each_token([&](std::size_t t) {
     float* const u = u_.data() + t * c.hidden;
     k_->rms_norm(h_.data() + t * c.hidden, layer.input_norm.data(), epsilon, c.hidden, u);
-    pack(u, c.hidden, t, first_input);
+    pack(u, c.hidden, t, inputs_[0], {&w.in_proj, &w.q, &w.k, &w.v});
   });
   {
     double const in = c.attention_in_multiplier;
     std::size_t const both = std::size_t{2} * c.kv_width();
     Linear const jobs[] = {
-        job(w.in_proj, c.in_proj_rows(), c.hidden, first_input, p_.data(), c.in_proj_rows(),
+        job(w.in_proj, c.in_proj_rows(), c.hidden, inputs_[0], p_.data(), c.in_proj_rows(),
             c.ssm_in_multiplier, layer.in_bias, 1),
-        job(w.q, c.query_width(), c.hidden, first_input, q_.data(), c.query_width(), in,
+        job(w.q, c.query_width(), c.hidden, inputs_[0], q_.data(), c.query_width(), in,
             layer.q_bias, 1),
-        job(w.k, c.kv_width(), c.hidden, first_input, kv_.data(), both, in, layer.k_bias,
+        job(w.k, c.kv_width(), c.hidden, inputs_[0], kv_.data(), both, in, layer.k_bias,
             c.key_multiplier),
-        job(w.v, c.kv_width(), c.hidden, first_input, kv_.data() + c.kv_width(), both, in,
+        job(w.v, c.kv_width(), c.hidden, inputs_[0], kv_.data() + c.kv_width(), both, in,
             layer.v_bias, 1),
     };
     linear(jobs, tokens_);
@@ -412,14 +443,14 @@ void CpuForward::run_layer(std::size_t l, const KvArena& kv) {
   each_token([&](std::size_t t) {
     float* const y = y_.data() + t * c.ssm_width();
     k_->gated_norm(norm, y, p_.data() + t * c.in_proj_rows());
-    pack(y, c.ssm_width(), t, first_input);
-    pack(o_.data() + t * c.query_width(), c.query_width(), t, second_input);
+    pack(y, c.ssm_width(), t, inputs_[0], {&w.out_proj});
+    pack(o_.data() + t * c.query_width(), c.query_width(), t, inputs_[1], {&w.o});
   });
   {
     Linear const jobs[] = {
-        job(w.o, c.hidden, c.query_width(), second_input, att_.data(), c.hidden, 1, layer.o_bias,
+        job(w.o, c.hidden, c.query_width(), inputs_[1], att_.data(), c.hidden, 1, layer.o_bias,
             c.attention_out_multiplier),
-        job(w.out_proj, c.hidden, c.ssm_width(), first_input, ssm_.data(), c.hidden, 1,
+        job(w.out_proj, c.hidden, c.ssm_width(), inputs_[0], ssm_.data(), c.hidden, 1,
             layer.out_bias, c.ssm_out_multiplier),
     };
     linear(jobs, tokens_);
@@ -429,13 +460,13 @@ void CpuForward::run_layer(std::size_t l, const KvArena& kv) {
     k_->add(h, ssm_.data() + t * c.hidden, att_.data() + t * c.hidden, c.hidden);
     float* const u = u_.data() + t * c.hidden;
     k_->rms_norm(h, layer.ff_norm.data(), epsilon, c.hidden, u);
-    pack(u, c.hidden, t, first_input);
+    pack(u, c.hidden, t, inputs_[0], {&w.gate, &w.up});
   });
   {
     Linear const jobs[] = {
-        job(w.gate, c.intermediate, c.hidden, first_input, gate_.data(), c.intermediate, 1,
+        job(w.gate, c.intermediate, c.hidden, inputs_[0], gate_.data(), c.intermediate, 1,
             layer.gate_bias, c.gate_multiplier),
-        job(w.up, c.intermediate, c.hidden, first_input, up_.data(), c.intermediate, 1,
+        job(w.up, c.intermediate, c.hidden, inputs_[0], up_.data(), c.intermediate, 1,
             layer.up_bias, 1),
     };
     linear(jobs, tokens_);
@@ -443,9 +474,9 @@ void CpuForward::run_layer(std::size_t l, const KvArena& kv) {
   each_token([&](std::size_t t) {
     float* const g = gate_.data() + t * c.intermediate;
     k_->silu_product(g, up_.data() + t * c.intermediate, c.intermediate, g);
-    pack(g, c.intermediate, t, first_input);
+    pack(g, c.intermediate, t, inputs_[0], {&w.down});
   });
-  Linear const down = job(w.down, c.hidden, c.intermediate, first_input, att_.data(), c.hidden, 1,
+  Linear const down = job(w.down, c.hidden, c.intermediate, inputs_[0], att_.data(), c.hidden, 1,
                           layer.down_bias, c.down_multiplier);
   linear({&down, 1}, tokens_);
   each_token([&](std::size_t t) {

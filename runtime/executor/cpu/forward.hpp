@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 #include <vector>
 
@@ -50,6 +51,20 @@ class CpuForward final : public ForwardPass {
     std::uint32_t run, head;
   };
 
+  /// Rows of inputs of linears, as Kernels::pack writes them, in each type that one of them takes.
+  struct Inputs {
+    void* fp32 = nullptr;
+    void* bf16 = nullptr;
+    void*& of(LinearInput input) noexcept { return input == LinearInput::bf16 ? bf16 : fp32; }
+  };
+
+  /// Whether a linear of the model takes such inputs.
+  bool takes(LinearInput input) const;
+  /// Row x of n elements for linears with these weights.
+  void pack(const float* x, std::size_t n, std::size_t row, Inputs& to,
+            std::initializer_list<const TensorView*> weights) const;
+  Linear product(const TensorView& weights, std::uint32_t rows, std::uint32_t columns, Inputs& x,
+                 float* y, std::size_t y_stride) const;
   void run_layer(std::size_t l, const KvArena& kv);
   void finish_projections(std::size_t l, const KvArena& kv, const Run& run, std::size_t t);
   void read_history(std::size_t l, std::uint32_t run);
@@ -74,7 +89,7 @@ class CpuForward final : public ForwardPass {
   std::size_t tokens_ = 0;
   std::vector<float> h_, u_, q_, kv_, p_, c_, y_, o_, att_, ssm_, gate_, up_;
   std::vector<float> dt_, decay_, packed_, history_, cosines_, sines_;
-  float* inputs_ = nullptr;                     ///< the first whole cache line of packed_
+  Inputs inputs_[2];                            ///< in packed_, from whole cache lines on
   std::vector<std::vector<std::byte>> memory_;  ///< of allocate()
 };
 

@@ -5,270 +5,45 @@
 // include guard and no includes: the including file has set the target before. Scalar tails call
 // the functions of device/numeric.hpp, whose operations the vector forms repeat lane by lane.
 
-#if !defined(HYBRIDSTATE_CPU_ISA) || !defined(HYBRIDSTATE_CPU_WIDTH)
-#error "include this from kernels_*.cpp only"
-#endif
-#if defined(__FAST_MATH__)
-#error "the kernels must not be compiled with -ffast-math"
-#endif
-#if defined(__clang__)
-#pragma STDC FP_CONTRACT OFF
-#endif
-
-#define HYBRIDSTATE_CPU_INLINE __attribute__((always_inline)) inline
-// In front of every loop over registers: an array that is indexed by a loop lives in memory.
-#if HYBRIDSTATE_CPU_WIDTH == 1
-#define HYBRIDSTATE_CPU_UNROLL
-#elif defined(__clang__)
-#define HYBRIDSTATE_CPU_UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define HYBRIDSTATE_CPU_UNROLL _Pragma("GCC unroll 16")
-#endif
+#include "executor/cpu/lanes_body.hpp"
+#include "executor/cpu/linear_body.hpp"
 
 namespace hybridstate::runtime::cpu::HYBRIDSTATE_CPU_ISA {
 namespace {
-
-namespace nd = ::hybridstate::numeric::detail;
-
-// --- 16 lanes of float in registers of `width` ------------------------------------------------
-
-constexpr std::size_t lanes = 16;
-constexpr std::size_t width = HYBRIDSTATE_CPU_WIDTH;
-constexpr std::size_t pieces = lanes / width;
-
-#if HYBRIDSTATE_CPU_WIDTH == 1
-using F = float;
-using U = std::uint32_t;
-using H = std::uint16_t;
-HYBRIDSTATE_CPU_INLINE U as_bits(F f) { return numeric::bits_of(f); }
-HYBRIDSTATE_CPU_INLINE F as_float(U u) { return numeric::float_of(u); }
-HYBRIDSTATE_CPU_INLINE U widen(H h) { return h; }
-HYBRIDSTATE_CPU_INLINE H narrow(U u) { return static_cast<H>(u); }
-HYBRIDSTATE_CPU_INLINE F broadcast(float f) { return f; }
-HYBRIDSTATE_CPU_INLINE F fused_piece(F a, F b, F c) { return numeric::fused(a, b, c); }
-#else
-using F = float __attribute__((vector_size(4 * HYBRIDSTATE_CPU_WIDTH)));
-using U = std::uint32_t __attribute__((vector_size(4 * HYBRIDSTATE_CPU_WIDTH)));
-using H = std::uint16_t __attribute__((vector_size(2 * HYBRIDSTATE_CPU_WIDTH)));
-using F8 = float __attribute__((vector_size(32)));
-using F4 = float __attribute__((vector_size(16)));
-HYBRIDSTATE_CPU_INLINE U as_bits(F f) { return (U)f; }
-HYBRIDSTATE_CPU_INLINE F as_float(U u) { return (F)u; }
-HYBRIDSTATE_CPU_INLINE F broadcast(float f) { return F{} + f; }
-// Conversions by name: some compilers take the generic ones apart into halves.
-#if HYBRIDSTATE_CPU_WIDTH == 16
-constexpr __mmask16 every_lane = 0xffff;  // the forms without a mask warn in some compilers
-HYBRIDSTATE_CPU_INLINE U widen(H h) {
-  return (U)_mm512_maskz_cvtepu16_epi32(every_lane, (__m256i)h);
-}
-HYBRIDSTATE_CPU_INLINE H narrow(U u) {
-  return (H)_mm512_maskz_cvtepi32_epi16(every_lane, (__m512i)u);
-}
-HYBRIDSTATE_CPU_INLINE F fused_piece(F a, F b, F c) { return (F)_mm512_fmadd_ps(a, b, c); }
-#else
-HYBRIDSTATE_CPU_INLINE U widen(H h) { return (U)_mm256_cvtepu16_epi32((__m128i)h); }
-HYBRIDSTATE_CPU_INLINE H narrow(U u) { return __builtin_convertvector(u, H); }
-HYBRIDSTATE_CPU_INLINE F fused_piece(F a, F b, F c) { return (F)_mm256_fmadd_ps(a, b, c); }
-#endif
-#endif
-
-struct V {
-  F p[pieces];
-};
-struct VU {
-  U p[pieces];
-};
-
 // NOLINTBEGIN(modernize-loop-convert): the unroll pragma wants counted loops
-HYBRIDSTATE_CPU_INLINE V zero() {
-  V v;
-  HYBRIDSTATE_CPU_UNROLL
-  for (std::size_t i = 0; i < pieces; ++i) v.p[i] = F{};
-  return v;
-}
-HYBRIDSTATE_CPU_INLINE V all(float f) {
-  V v;
-  HYBRIDSTATE_CPU_UNROLL
-  for (std::size_t i = 0; i < pieces; ++i) v.p[i] = broadcast(f);
-  return v;
-}
-HYBRIDSTATE_CPU_INLINE V operator+(V a, V b) {
-  HYBRIDSTATE_CPU_UNROLL
-  for (std::size_t i = 0; i < pieces; ++i) a.p[i] = a.p[i] + b.p[i];
-  return a;
-}
-HYBRIDSTATE_CPU_INLINE V operator-(V a, V b) {
-  HYBRIDSTATE_CPU_UNROLL
-  for (std::size_t i = 0; i < pieces; ++i) a.p[i] = a.p[i] - b.p[i];
-  return a;
-}
-HYBRIDSTATE_CPU_INLINE V operator*(V a, V b) {
-  HYBRIDSTATE_CPU_UNROLL
-  for (std::size_t i = 0; i < pieces; ++i) a.p[i] = a.p[i] * b.p[i];
-  return a;
-}
-HYBRIDSTATE_CPU_INLINE V operator/(V a, V b) {
-  HYBRIDSTATE_CPU_UNROLL
-  for (std::size_t i = 0; i < pieces; ++i) a.p[i] = a.p[i] / b.p[i];
-  return a;
-}
-HYBRIDSTATE_CPU_INLINE V fused(V a, V b, V c) {
-  HYBRIDSTATE_CPU_UNROLL
-  for (std::size_t i = 0; i < pieces; ++i) a.p[i] = fused_piece(a.p[i], b.p[i], c.p[i]);
-  return a;
-}
-/// a where a < b is false: keeps a NaN of a.
-HYBRIDSTATE_CPU_INLINE V at_least(V a, V b) {
-  HYBRIDSTATE_CPU_UNROLL
-  for (std::size_t i = 0; i < pieces; ++i) a.p[i] = a.p[i] < b.p[i] ? b.p[i] : a.p[i];
-  return a;
-}
-HYBRIDSTATE_CPU_INLINE V at_most(V a, V b) {
-  HYBRIDSTATE_CPU_UNROLL
-  for (std::size_t i = 0; i < pieces; ++i) a.p[i] = a.p[i] > b.p[i] ? b.p[i] : a.p[i];
-  return a;
-}
 
-template <class T>
-HYBRIDSTATE_CPU_INLINE T read(const void* from) {
-  T t;
-  std::memcpy(&t, from, sizeof t);
-  return t;
-}
+// --- linear -----------------------------------------------------------------------------------
 
-/// 16 elements of a storage type as floats, exactly.
-template <Dtype D>
-struct Element;
-template <>
-struct Element<Dtype::f32> {
-  static constexpr std::size_t bytes = 4;
-  static HYBRIDSTATE_CPU_INLINE F piece(const unsigned char* from) { return read<F>(from); }
-};
-template <>
-struct Element<Dtype::bf16> {
-  static constexpr std::size_t bytes = 2;
-  static HYBRIDSTATE_CPU_INLINE F piece(const unsigned char* from) {
-    return as_float(widen(read<H>(from)) << 16);
-  }
-};
-template <>
-struct Element<Dtype::f16> {
-  static constexpr std::size_t bytes = 2;
-  static HYBRIDSTATE_CPU_INLINE F from_bits(U h) {
-    U const magnitude = (h & 0x7fffU) << 13;
-    // Scaling by 2^112 moves the exponent, normal or not; all ones become infinity or a NaN.
-    U const bits = as_bits(as_float(magnitude) * 0x1p112F);
-    U const special = magnitude >= (0x7c00U << 13) ? U{} + 0x7f800000U : U{};
-    return as_float(bits | special | (h & 0x8000U) << 16);
-  }
-  static HYBRIDSTATE_CPU_INLINE F piece(const unsigned char* from) {
-    return from_bits(widen(read<H>(from)));
-  }
-};
-
-template <Dtype D>
-HYBRIDSTATE_CPU_INLINE V load(const void* from) {
-  const auto* const bytes = static_cast<const unsigned char*>(from);
-  V v;
-  HYBRIDSTATE_CPU_UNROLL
-  for (std::size_t i = 0; i < pieces; ++i)
-    v.p[i] = Element<D>::piece(bytes + i * width * Element<D>::bytes);
-  return v;
-}
-HYBRIDSTATE_CPU_INLINE V load(const float* from) { return load<Dtype::f32>(from); }
-/// The first n < 16 elements, then zeros.
-template <Dtype D>
-HYBRIDSTATE_CPU_INLINE V load_part(const void* from, std::size_t n) {
-  alignas(64) unsigned char buffer[lanes * 4] = {};
-  std::memcpy(buffer, from, n * Element<D>::bytes);
-  return load<D>(buffer);
-}
-HYBRIDSTATE_CPU_INLINE void store(float* to, V v) {
-  HYBRIDSTATE_CPU_UNROLL
-  for (std::size_t i = 0; i < pieces; ++i) std::memcpy(to + i * width, &v.p[i], sizeof(F));
-}
-
-HYBRIDSTATE_CPU_INLINE V load_v(const unsigned char* from, Dtype dtype) {
-  if (dtype == Dtype::f32) return load<Dtype::f32>(from);
-  return dtype == Dtype::bf16 ? load<Dtype::bf16>(from) : load<Dtype::f16>(from);
-}
-
-/// The upper half is f rounded to BF16; fewer operations where f is not a NaN.
-template <bool MayBeNan = true>
-HYBRIDSTATE_CPU_INLINE U bf16_bits_piece(F f) {
-  U const bits = as_bits(f);
-  U const rounded = bits + 0x7fffU + ((bits >> 16) & 1U);
-  if constexpr (!MayBeNan) return rounded;
-  U const quiet = bits | 0x400000U;
-  return (bits & 0x7fffffffU) > 0x7f800000U ? quiet : rounded;
-}
-template <bool MayBeNan = true>
-HYBRIDSTATE_CPU_INLINE V rounded_to_bf16(V v) {
-  HYBRIDSTATE_CPU_UNROLL
-  for (std::size_t i = 0; i < pieces; ++i)
-    v.p[i] = as_float(bf16_bits_piece<MayBeNan>(v.p[i]) & 0xffff0000U);
-  return v;
-}
-template <bool MayBeNan = true>
-HYBRIDSTATE_CPU_INLINE void store_bf16(void* to, V v) {
+void pack(const float* x, std::size_t n, LinearInput input, void* to) {
+  const auto* const from = reinterpret_cast<const unsigned char*>(x);
   auto* const bytes = static_cast<unsigned char*>(to);
-  HYBRIDSTATE_CPU_UNROLL
-  for (std::size_t i = 0; i < pieces; ++i) {
-    H const h = narrow(bf16_bits_piece<MayBeNan>(v.p[i]) >> 16);
-    std::memcpy(bytes + i * width * 2, &h, sizeof h);
+  for (std::size_t k = 0; k < n; k += 2 * lanes) {
+    alignas(64) unsigned char last[2 * lanes * 4] = {};
+    const unsigned char* at = from + k * 4;
+    if (n - k < 2 * lanes) at = static_cast<unsigned char*>(std::memcpy(last, at, (n - k) * 4));
+    if (input == LinearInput::bf16) {
+      store_bf16(bytes + k * 2, load<Dtype::f32>(at));
+      store_bf16(bytes + (k + lanes) * 2, load<Dtype::f32>(at + lanes * 4));
+    } else {
+      Pair const p = load_pair<Dtype::f32>(at);
+      auto* const y = reinterpret_cast<float*>(bytes) + k;
+      store(y, p.even);
+      store(y + lanes, p.odd);
+    }
   }
 }
 
-/// Halving: a[i] + a[i + 8], then + 4, + 2, + 1.
-HYBRIDSTATE_CPU_INLINE float halve(V v) {
-#if HYBRIDSTATE_CPU_WIDTH == 1
-  HYBRIDSTATE_CPU_UNROLL
-  for (std::size_t step = 8; step > 0; step /= 2) HYBRIDSTATE_CPU_UNROLL
-  for (std::size_t i = 0; i < step; ++i) v.p[i] = v.p[i] + v.p[i + step];
-  return v.p[0];
-#else
-#if HYBRIDSTATE_CPU_WIDTH == 16
-  F8 const eight = __builtin_shufflevector(v.p[0], v.p[0], 0, 1, 2, 3, 4, 5, 6, 7) +
-                   __builtin_shufflevector(v.p[0], v.p[0], 8, 9, 10, 11, 12, 13, 14, 15);
-#else
-  F8 const eight = v.p[0] + v.p[1];
-#endif
-  F4 const four = __builtin_shufflevector(eight, eight, 0, 1, 2, 3) +
-                  __builtin_shufflevector(eight, eight, 4, 5, 6, 7);
-  F4 const two = four + __builtin_shufflevector(four, four, 2, 3, 0, 1);
-  return two[0] + two[1];
-#endif
+void linear(const Linear& j, std::uint32_t tokens, std::uint32_t first, std::uint32_t end) {
+  if (tokens == 0) return;
+  if (j.input == LinearInput::bf16)
+    linear_rows<Dtype::bf16, LinearInput::bf16>(j, tokens, first, end);
+  else if (j.dtype == Dtype::bf16)
+    linear_rows<Dtype::bf16, LinearInput::fp32>(j, tokens, first, end);
+  else if (j.dtype == Dtype::f16)
+    linear_rows<Dtype::f16, LinearInput::fp32>(j, tokens, first, end);
+  else
+    linear_rows<Dtype::f32, LinearInput::fp32>(j, tokens, first, end);
 }
-
-template <std::size_t P>
-HYBRIDSTATE_CPU_INLINE float halve_all(V (&a)[P]) {
-  HYBRIDSTATE_CPU_UNROLL
-  for (std::size_t step = P / 2; step > 0; step /= 2) HYBRIDSTATE_CPU_UNROLL
-  for (std::size_t i = 0; i < step; ++i) a[i] = a[i] + a[i + step];
-  return halve(a[0]);
-}
-
-HYBRIDSTATE_CPU_INLINE V exp_v(V x) {
-  x = at_most(at_least(x, all(nd::exp_low)), all(nd::exp_high));
-  V const t = fused(x, all(nd::inverse_ln2), all(nd::round_magic));
-  V const n = t - all(nd::round_magic);
-  V const r = fused(n, all(-nd::ln2_low), fused(n, all(-nd::ln2_high), x));
-  V p = fused(all(nd::exp_7), r, all(nd::exp_6));
-  p = fused(p, r, all(nd::exp_5));
-  p = fused(p, r, all(nd::exp_4));
-  p = fused(p, r, all(nd::exp_3));
-  p = fused(p, r, all(nd::exp_2));
-  p = fused(p, r, all(1.0F));
-  p = fused(p, r, all(1.0F));
-  HYBRIDSTATE_CPU_UNROLL
-  for (std::size_t i = 0; i < pieces; ++i) {
-    U const k = as_bits(t.p[i]) - nd::round_magic_bits;
-    U const half = (k >> 1) | (k & 0x80000000U);
-    p.p[i] = p.p[i] * as_float((half + 127U) << 23) * as_float((k - half + 127U) << 23);
-  }
-  return p;
-}
-HYBRIDSTATE_CPU_INLINE V silu_v(V v) { return v / (all(1.0F) + exp_v(zero() - v)); }
 
 // --- wide sums --------------------------------------------------------------------------------
 
@@ -316,189 +91,6 @@ float wide_dot(const float* a, const float* b, std::size_t n) {
     default:
       return wide_dot_p<16, Dtype::f32>(a, b, n);
   }
-}
-
-// --- linear -----------------------------------------------------------------------------------
-
-/// 32 elements as their 16 even and their 16 odd ones: two 16-bit weights in one 32-bit lane become
-/// floats with one operation each.
-struct Pair {
-  V even, odd;
-};
-
-HYBRIDSTATE_CPU_INLINE void split_piece(const unsigned char* from, F& even, F& odd) {
-#if HYBRIDSTATE_CPU_WIDTH == 1
-  even = read<F>(from);
-  odd = read<F>(from + 4);
-#elif HYBRIDSTATE_CPU_WIDTH == 8
-  F const a = read<F>(from), b = read<F>(from + 32);
-  even = __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14);
-  odd = __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15);
-#else
-  F const a = read<F>(from), b = read<F>(from + 64);
-  even = __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
-  odd = __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
-#endif
-}
-
-template <Dtype D>
-HYBRIDSTATE_CPU_INLINE Pair load_pair(const unsigned char* from) {
-  Pair p;
-  HYBRIDSTATE_CPU_UNROLL
-  for (std::size_t i = 0; i < pieces; ++i) {
-    if constexpr (D == Dtype::f32) {
-      split_piece(from + i * width * 8, p.even.p[i], p.odd.p[i]);
-    } else {
-      U const two = read<U>(from + i * width * 4);
-      if constexpr (D == Dtype::bf16) {
-        p.even.p[i] = as_float(two << 16);
-        p.odd.p[i] = as_float(two & 0xffff0000U);
-      } else {
-        p.even.p[i] = Element<D>::from_bits(two & 0xffffU);
-        p.odd.p[i] = Element<D>::from_bits(two >> 16);
-      }
-    }
-  }
-  return p;
-}
-template <Dtype D>
-HYBRIDSTATE_CPU_INLINE Pair load_pair_part(const unsigned char* from, std::size_t n) {
-  alignas(64) unsigned char buffer[2 * lanes * 4] = {};
-  std::memcpy(buffer, from, n * Element<D>::bytes);
-  return load_pair<D>(buffer);
-}
-
-void pack(const float* x, std::size_t n, float* y) {
-  const auto* const bytes = reinterpret_cast<const unsigned char*>(x);
-  for (std::size_t k = 0; k < n; k += 2 * lanes) {
-    Pair const p = n - k >= 2 * lanes ? load_pair<Dtype::f32>(bytes + k * 4)
-                                      : load_pair_part<Dtype::f32>(bytes + k * 4, n - k);
-    store(y + k, p.even);
-    store(y + k + lanes, p.odd);
-  }
-}
-
-#if HYBRIDSTATE_CPU_WIDTH == 16
-constexpr std::size_t tile_rows = 4, tile_tokens = 6;
-#elif HYBRIDSTATE_CPU_WIDTH == 8
-constexpr std::size_t tile_rows = 2, tile_tokens = 3;
-#else
-constexpr std::size_t tile_rows = 1, tile_tokens = 1;
-#endif
-// Of one token: as many rows as a core follows streams of memory.
-constexpr std::size_t lone_rows = HYBRIDSTATE_CPU_WIDTH == 1 ? 1 : 4;
-constexpr std::size_t block_bytes = 1U << 18;  // of weights that stay in the second-level cache
-constexpr std::size_t few_bytes = 1U << 16;    // the same for 2 or 3 tiles of tokens
-constexpr std::size_t many_tiles = 4;
-
-template <std::size_t R, std::size_t T>
-HYBRIDSTATE_CPU_INLINE void linear_step(const Pair (&w)[R], const float* x, std::size_t stride,
-                                        V (&acc)[R][T]) {
-  HYBRIDSTATE_CPU_UNROLL
-  for (std::size_t t = 0; t < T; ++t) {
-    V const even = load(x + t * stride);
-    HYBRIDSTATE_CPU_UNROLL
-    for (std::size_t r = 0; r < R; ++r) acc[r][t] = fused(w[r].even, even, acc[r][t]);
-  }
-  HYBRIDSTATE_CPU_UNROLL
-  for (std::size_t t = 0; t < T; ++t) {
-    V const odd = load(x + t * stride + lanes);
-    HYBRIDSTATE_CPU_UNROLL
-    for (std::size_t r = 0; r < R; ++r) acc[r][t] = fused(w[r].odd, odd, acc[r][t]);
-  }
-}
-
-/// R rows, `step` apart, of T tokens. With Fetch, weights `ahead` bytes further on are fetched
-/// meanwhile.
-template <Dtype D, std::size_t R, std::size_t T, bool Fetch>
-void linear_tile(const Linear& j, std::size_t row, std::size_t step, std::size_t token,
-                 std::size_t ahead) {
-  std::size_t const n = j.columns;
-  const unsigned char* w[R];
-  HYBRIDSTATE_CPU_UNROLL
-  for (std::size_t r = 0; r < R; ++r)
-    w[r] = static_cast<const unsigned char*>(j.weights) + (row + r * step) * n * Element<D>::bytes;
-  const float* const x = j.x + token * j.x_stride;
-  V acc[R][T];
-  HYBRIDSTATE_CPU_UNROLL
-  for (std::size_t r = 0; r < R; ++r) HYBRIDSTATE_CPU_UNROLL
-  for (std::size_t t = 0; t < T; ++t) acc[r][t] = zero();
-  std::size_t k = 0;
-  for (; k + 2 * lanes <= n; k += 2 * lanes) {
-    Pair p[R];
-    HYBRIDSTATE_CPU_UNROLL
-    for (std::size_t r = 0; r < R; ++r) {
-      p[r] = load_pair<D>(w[r] + k * Element<D>::bytes);
-      if constexpr (Fetch) __builtin_prefetch(w[r] + k * Element<D>::bytes + ahead, 0, 2);
-    }
-    linear_step(p, x + k, j.x_stride, acc);
-  }
-  if (k < n) {
-    Pair p[R];
-    HYBRIDSTATE_CPU_UNROLL
-    for (std::size_t r = 0; r < R; ++r)
-      p[r] = load_pair_part<D>(w[r] + k * Element<D>::bytes, n - k);
-    linear_step(p, x + k, j.x_stride, acc);
-  }
-  HYBRIDSTATE_CPU_UNROLL
-  for (std::size_t t = 0; t < T; ++t) HYBRIDSTATE_CPU_UNROLL
-  for (std::size_t r = 0; r < R; ++r) {
-    float y = halve(acc[r][t]) * j.scale;
-    if (j.bias != nullptr) y = y + j.bias[row + r * step];
-    j.y[(token + t) * j.y_stride + row + r * step] = y * j.post;
-  }
-}
-
-/// The rows [first, end) of T tokens. A tile takes rows that lie far apart, so that each of its
-/// streams of weights runs on in memory from tile to tile, where the prefetcher can follow.
-template <Dtype D, std::size_t R, std::size_t T, bool Fetch>
-void linear_streams(const Linear& j, std::size_t first, std::size_t end, std::size_t token,
-                    std::size_t ahead) {
-  std::size_t const step = (end - first) / R;
-  for (std::size_t i = 0; i < step; ++i)
-    linear_tile<D, R, T, Fetch>(j, first + i, step, token, ahead);
-  for (std::size_t row = first + step * R; row < end; ++row)
-    linear_tile<D, 1, T, Fetch>(j, row, 1, token, ahead);
-}
-
-template <Dtype D, std::size_t T>
-void linear_tokens(const Linear& j, std::size_t first, std::size_t end, std::size_t token,
-                   std::size_t count, std::size_t ahead) {
-  constexpr std::size_t rows = T == 1 ? lone_rows : tile_rows;
-  if (count == T) {
-    if (ahead == 0) return linear_streams<D, rows, T, false>(j, first, end, token, 0);
-    return linear_streams<D, rows, T, true>(j, first, end, token, ahead);
-  }
-  if constexpr (T > 1) linear_tokens<D, T - 1>(j, first, end, token, count, ahead);
-}
-
-template <Dtype D>
-void linear_rows(const Linear& j, std::size_t tokens, std::size_t first, std::size_t end) {
-  // The inputs of a tile of tokens stay in the first-level cache while a block of rows passes, and
-  // the block in the second-level cache until the last tile.
-  std::size_t const tiles = (tokens + tile_tokens - 1) / tile_tokens;
-  std::size_t const row_bytes = std::size_t{j.columns} * Element<D>::bytes;
-  std::size_t const kept = tiles > 1 && tiles < many_tiles ? few_bytes : block_bytes;
-  std::size_t const rows =
-      std::max<std::size_t>(4 * tile_rows, kept / std::max<std::size_t>(1, row_bytes));
-  for (std::size_t row = first; row < end; row += rows)
-    for (std::size_t i = 0; i < tiles; ++i) {
-      std::size_t const from = i * tokens / tiles;
-      // The last tile finds its weights near and leaves the memory to the next block.
-      bool const fetch = tiles > 1 && i + 1 == tiles && row + 2 * rows <= end;
-      linear_tokens<D, tile_tokens>(j, row, std::min(end, row + rows), from,
-                                    (i + 1) * tokens / tiles - from, fetch ? rows * row_bytes : 0);
-    }
-}
-
-void linear(const Linear& j, std::uint32_t tokens, std::uint32_t first, std::uint32_t end) {
-  if (tokens == 0) return;
-  if (j.dtype == Dtype::bf16)
-    linear_rows<Dtype::bf16>(j, tokens, first, end);
-  else if (j.dtype == Dtype::f16)
-    linear_rows<Dtype::f16>(j, tokens, first, end);
-  else
-    linear_rows<Dtype::f32>(j, tokens, first, end);
 }
 
 // --- norms and elementwise --------------------------------------------------------------------

@@ -7,15 +7,18 @@
 #include <hybridstate/device/device.hpp>
 
 #include "executor/carry.hpp"
+#include "executor/linear_input.hpp"
 #include "model/dtype.hpp"
 
-// The arithmetic of the forward pass. Three builds of one source (16 lanes as sixteen scalars, two
-// AVX2 registers or one AVX-512 register) give the same bits, and no result depends on how many
-// other rows, tokens or threads there are. The rules:
+// The arithmetic of the forward pass. The builds of one source (16 lanes as sixteen scalars, two
+// AVX2 registers or one AVX-512 register, this with or without its BF16 dot product) give the same
+// bits, and no result depends on how many other rows, tokens or threads there are. The rules:
 //
 // * Every multiply-add in a reduction is fused, explicitly; everything else rounds each operation.
 // * linear: 16 chains, element k in chain (k / 2) mod 16, in order of k from +0; a short last step
 //   of 32 is padded with zeros. Then halving: a[i] += a[i + 8], + 4, + 2, + 1.
+// * linear of BF16 inputs: the same, but of elements k and k + 1 the odd one first, and subnormal
+//   elements and results of a chain are zeros of their sign (numeric::fused_flushed).
 // * wide sums (norms, state . C, q . k, the denominator of a split): chain k mod L with
 //   L = 16 x (the power of two that covers the 16-element steps), at most 256; a chain starts with
 //   its first product. Then halving from L / 2 down to 1. A GPU gives a thread one or more chains.
@@ -31,12 +34,12 @@ inline constexpr std::uint32_t span_tokens = 1024;
 inline constexpr std::uint32_t max_head_dim = 512;
 inline constexpr std::uint32_t max_state = 1024;
 
-/// Floats of one packed row of n elements: whole steps of 32.
+/// Elements of one packed row of n: whole steps of 32.
 constexpr std::size_t packed_size(std::size_t n) noexcept { return (n + 31) / 32 * 32; }
 
-/// Floats from one packed row to the next: rows an exact number of pages apart would share the same
-/// few lines of the first-level cache.
-constexpr std::size_t packed_stride(std::size_t n) noexcept { return packed_size(n) + 16; }
+/// Elements from one packed row to the next, in whole cache lines: rows an exact number of pages
+/// apart would share the same few lines of the first-level cache.
+constexpr std::size_t packed_stride(std::size_t n) noexcept { return packed_size(n) + 32; }
 
 /// y[t][row] = (scale * (W[row] . x[t]) + bias[row]) * post for rows of W and tokens t.
 struct Linear {
@@ -44,8 +47,9 @@ struct Linear {
   Dtype dtype = Dtype::f32;
   std::uint32_t rows = 0;
   std::uint32_t columns = 0;
-  const float* x = nullptr;  ///< rows that Kernels::pack wrote
-  std::size_t x_stride = 0;
+  LinearInput input = LinearInput::fp32;  ///< bf16 only with weights in BF16
+  const void* x = nullptr;                ///< rows of such elements that Kernels::pack wrote
+  std::size_t x_stride = 0;               ///< elements
   float* y = nullptr;
   std::size_t y_stride = 0;
   float scale = 1;
@@ -126,9 +130,9 @@ struct GatedNorm {
 struct Kernels {
   const char* name = "";
 
-  /// Reorders the input of a linear: of each 32 elements the even ones, then the odd ones, zeros
-  /// past the end. `y` has packed_size(n) floats.
-  void (*pack)(const float* x, std::size_t n, float* y) = nullptr;
+  /// The input of a linear, zeros past the end up to packed_size(n) elements. BF16: rounded. FP32:
+  /// of each 32 elements the even ones, then the odd ones.
+  void (*pack)(const float* x, std::size_t n, LinearInput input, void* y) = nullptr;
   void (*linear)(const Linear& job, std::uint32_t tokens, std::uint32_t first_row,
                  std::uint32_t end_row) = nullptr;
   /// y = weight * x / sqrt(mean(x^2) + epsilon).
@@ -157,7 +161,7 @@ struct Kernels {
   void (*exp)(const float* x, std::size_t n, float* y) = nullptr;
 };
 
-enum class Isa : std::uint8_t { scalar, avx2, avx512 };
+enum class Isa : std::uint8_t { scalar, avx2, avx512, avx512_bf16 };
 
 /// Whether this machine and this build have it.
 bool available(Isa isa) noexcept;
@@ -170,6 +174,11 @@ namespace detail {
 extern const Kernels scalar_kernels;
 extern const Kernels avx2_kernels;
 extern const Kernels avx512_kernels;
+/// Kernels::linear for BF16 inputs, by the instruction for dot products of BF16.
+void linear_avx512_bf16(const Linear& job, std::uint32_t tokens, std::uint32_t first_row,
+                        std::uint32_t end_row);
+/// Whether that instruction takes the products one by one, flushes and rounds as the rules say.
+bool dot_keeps_rules_avx512_bf16() noexcept;
 }  // namespace detail
 
 }  // namespace hybridstate::runtime::cpu

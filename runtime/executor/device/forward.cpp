@@ -249,6 +249,7 @@ void DeviceForward::linear(const Weights& w, std::uint32_t rows, std::uint32_t c
   kernels::LinearJob job;
   job.weights = w.data;
   job.type = w.type;
+  if (options_.linear_input == LinearInput::bf16) job.input = w.type;
   job.rows = rows;
   job.columns = columns;
   job.x = {x, columns};

@@ -6,8 +6,10 @@
 #include <hybridstate/kernels/reduce.hpp>
 
 // The linear of the numeric contract: 16 chains, element k in chain (k / 2) mod 16, in order of k
-// from +0, a short last step of 32 elements padded with zeros, then halving. A result depends on
-// its row and its token alone, whatever else a batch holds.
+// from +0, a short last step of 32 elements padded with zeros, then halving. With inputs rounded to
+// BF16, of elements k and k + 1 the odd one comes first, and subnormal elements and results of a
+// chain are zeros (numeric::fused_flushed). A result depends on its row and its token alone,
+// whatever else a batch holds.
 
 HYBRIDSTATE_NAMESPACE_BEGIN
 namespace kernels {
@@ -73,10 +75,11 @@ struct LinearTile {
 };
 
 /// E: of the weights, Bf16 or float. Pairs: columns are even, and weights and rows of x begin at
-/// multiples of two elements.
-template <class E, bool Pairs, LinearTile Tile>
+/// multiples of two elements. X: what the elements of x are rounded to, E or float.
+template <class E, bool Pairs, LinearTile Tile, class X = float>
 struct Linear : LinearRows {
   static constexpr unsigned threads = Tile.row_warps * Tile.token_warps * warp_lanes;
+  static constexpr bool rounds = sizeof(X) == 2;
   static constexpr unsigned chains = 16;
   static constexpr unsigned step = 2 * chains;  ///< elements
   static constexpr unsigned unroll = Tile.steps * 2 / sizeof(E);
@@ -100,17 +103,16 @@ struct Linear : LinearRows {
 
     // Past the end, the last row and token stand in: no load depends on a condition.
     Operands from;
-    Sums sums;
     HYBRIDSTATE_UNROLL
     for (unsigned r = 0; r < Tile.rows; ++r) {
       std::uint32_t const at = row + r * groups < rows ? row + r * groups : rows - 1;
       from.weights[r] = static_cast<const E*>(weights) + std::int64_t{at} * columns;
-      HYBRIDSTATE_UNROLL
-      for (unsigned i = 0; i < Tile.tokens; ++i) sums.of[r][i] = 0.0F;
     }
     HYBRIDSTATE_UNROLL
     for (unsigned i = 0; i < Tile.tokens; ++i)
       from.x[i] = x.row(token + i < tokens ? token + i : tokens - 1);
+    Sums sums;
+    sums.clear();
     std::uint32_t k = 2 * chain;
     std::uint32_t begin = 0;
     if constexpr (Pairs)
@@ -133,6 +135,15 @@ struct Linear : LinearRows {
       load<false>(t, from, k, w);
       add<false>(t, from, k, w, sums);
     }
+    if constexpr (rounds)
+      if (sums.may_need_flush()) {
+        sums.clear();
+        for (begin = 0, k = 2 * chain; begin < columns; begin += step, k += step) {
+          Weights<1> w;
+          load<false>(t, from, k, w);
+          add<false, true>(t, from, k, w, sums);
+        }
+      }
 
     HYBRIDSTATE_UNROLL
     for (unsigned r = 0; r < Tile.rows; ++r) {
@@ -157,6 +168,28 @@ struct Linear : LinearRows {
   };
   struct Sums {
     float of[Tile.rows][Tile.tokens];
+    std::uint32_t least_weight;  ///< of the magnitudes that are not zero: twice their bits, less 1
+    std::uint32_t least_x;
+
+    HYBRIDSTATE_HD void clear() {
+      HYBRIDSTATE_UNROLL
+      for (unsigned r = 0; r < Tile.rows; ++r) HYBRIDSTATE_UNROLL
+      for (unsigned i = 0; i < Tile.tokens; ++i) of[r][i] = 0.0F;
+      least_weight = least_x = ~0U;
+    }
+    HYBRIDSTATE_HD static void note(std::uint32_t& least, float f) {
+      std::uint32_t const magnitude = (numeric::bits_of(f) << 1) - 1U;  // zero becomes the largest
+      least = magnitude < least ? magnitude : least;
+    }
+    /// Otherwise all products, hence all sums, are multiples of 2^-126: none is subnormal, and
+    /// flushing changes nothing. BF16 values of exponents e and f are multiples of 2^(e - 7) and
+    /// 2^(f - 7).
+    HYBRIDSTATE_HD bool may_need_flush() const {
+      constexpr unsigned bias = 127;
+      unsigned const e = least_weight >> 24;
+      unsigned const f = least_x >> 24;
+      return e == 0 || f == 0 || e + f < 2 * bias - 126 + 14;
+    }
   };
 
   /// Of elements k and k + 1 of `Steps` steps.
@@ -175,60 +208,95 @@ struct Linear : LinearRows {
           ElementPair<E>::template load<Pairs, Whole>(t, from.weights[r], k + s * step, columns);
   }
   /// Steps past the end of the row add nothing, not even zeros, which would turn -0 into +0.
-  template <bool Whole, unsigned Steps, class T>
+  template <bool Whole, bool Flush = false, unsigned Steps, class T>
   HYBRIDSTATE_HD void add(T& t, const Operands& from, std::uint32_t k, const Weights<Steps>& w,
                           Sums& sums) const {
     HYBRIDSTATE_UNROLL
     for (unsigned s = 0; s < Steps; ++s) {
       std::uint32_t const at = k + s * step;
       if (!Whole && at / step * step >= columns) break;  // the same for the whole CTA
+      if constexpr (rounds && !Flush) {
+        HYBRIDSTATE_UNROLL
+        for (unsigned r = 0; r < Tile.rows; ++r) {
+          Sums::note(sums.least_weight, w.of[s][r].even());
+          Sums::note(sums.least_weight, w.of[s][r].odd());
+        }
+      }
       HYBRIDSTATE_UNROLL
       for (unsigned i = 0; i < Tile.tokens; ++i) {
         auto const own = ElementPair<float>::load<Pairs, Whole>(t, from.x[i], at, columns);
+        float even = own.even();
+        float odd = own.odd();
+        if constexpr (rounds) {
+          even = numeric::round_to_bf16(even);
+          odd = numeric::round_to_bf16(odd);
+          if constexpr (!Flush) {
+            Sums::note(sums.least_x, even);
+            Sums::note(sums.least_x, odd);
+          }
+        }
         HYBRIDSTATE_UNROLL
-        for (unsigned r = 0; r < Tile.rows; ++r)
-          sums.of[r][i] =
-              numeric::fused(w.of[s][r].odd(), own.odd(),
-                             numeric::fused(w.of[s][r].even(), own.even(), sums.of[r][i]));
+        for (unsigned r = 0; r < Tile.rows; ++r) {
+          float& sum = sums.of[r][i];
+          if constexpr (rounds) {
+            sum = product<Flush>(w.of[s][r].odd(), odd, sum);
+            sum = product<Flush>(w.of[s][r].even(), even, sum);
+          } else {
+            sum = numeric::fused(w.of[s][r].even(), even, sum);
+            sum = numeric::fused(w.of[s][r].odd(), odd, sum);
+          }
+        }
       }
     }
+  }
+  template <bool Flush>
+  HYBRIDSTATE_HD static float product(float w, float x, float sum) {
+    if constexpr (Flush)
+      return numeric::fused_flushed(numeric::flushed(w), numeric::flushed(x), sum);
+    else
+      return numeric::fused(w, x, sum);
   }
 };
 
 /// With weights of a type that is known at run time only.
 struct LinearJob : LinearRows {
   ElementType type = ElementType::bf16;
+  ElementType input = ElementType::f32;  ///< what x is rounded to; BF16 only with such weights
 };
 
 /// Weights are read once for up to 8 tokens. Two elements at a time where columns are even, weights
 /// begin at multiples of two elements and rows of x of 8 bytes, single elements elsewhere. False:
-/// more CTAs than a launch takes (524280 rows, 2^31 - 1 tokens).
+/// more CTAs than a launch takes (524280 rows, 2^31 - 1 tokens), or FP32 weights with BF16 inputs.
 template <class Run>
 bool with_kernel(const LinearJob& job, Run&& run) {
   constexpr std::uint32_t least_tile_rows = 8;
   if (job.rows > least_tile_rows * detail::most_grid_y || job.tokens > detail::most_grid_x)
     return false;
-  return detail::with_element(job.type, [&]<class E>() {
-    auto const whole = [](const void* data, std::int64_t stride, std::int64_t bytes) {
-      return reinterpret_cast<std::uintptr_t>(data) % static_cast<std::uint64_t>(bytes) == 0 &&
-             stride % 2 == 0;
-    };
+  auto const whole = [](const void* data, std::int64_t stride, std::int64_t bytes) {
+    return reinterpret_cast<std::uintptr_t>(data) % static_cast<std::uint64_t>(bytes) == 0 &&
+           stride % 2 == 0;
+  };
+  auto const with = [&]<class E, class X>() {
     // Few tokens: many loads in flight. Many: rows and tokens that share their loads.
     if (!whole(job.weights, job.columns, 2 * sizeof(E)) ||
         !whole(job.x.data, job.x.stride, 2 * sizeof(float)))
-      run(Linear<E, false, LinearTile{8, 4, 4, 2, 1}>{job});
+      run(Linear<E, false, LinearTile{8, 4, 4, 2, 1}, X>{job});
     else if (job.tokens <= 1)
-      run(Linear<E, true, LinearTile{1, 2, 16, 2, 1}>{job});
+      run(Linear<E, true, LinearTile{1, 2, 16, 2, 1}, X>{job});
     else if (job.tokens <= 2)
-      run(Linear<E, true, LinearTile{2, 2, 16, 2, 1}>{job});
+      run(Linear<E, true, LinearTile{2, 2, 16, 2, 1}, X>{job});
     else if (job.tokens <= 4)
-      run(Linear<E, true, LinearTile{4, 4, 8, 2, 1}>{job});
+      run(Linear<E, true, LinearTile{4, 4, 8, 2, 1}, X>{job});
     else if (job.tokens <= 8)
-      run(Linear<E, true, LinearTile{8, 4, 8, 2, 1}>{job});
+      run(Linear<E, true, LinearTile{8, 4, 8, 2, 1}, X>{job});
     else
-      run(Linear<E, true, LinearTile{8, 8, 2, 2, 2}>{job});
+      run(Linear<E, true, LinearTile{8, 8, 2, 2, 2}, X>{job});
     return true;
-  });
+  };
+  if (job.input == ElementType::f32)
+    return detail::with_element(job.type,
+                                [&]<class E>() { return with.template operator()<E, float>(); });
+  return job.type == ElementType::bf16 && with.template operator()<Bf16, Bf16>();
 }
 
 }  // namespace kernels
