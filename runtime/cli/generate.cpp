@@ -24,6 +24,7 @@ struct GenerateOptions {
   std::string organization = "S2";
   std::string carry = "bf16-per-token";
   std::string executor = "cpu";
+  std::string linear = "exact";
   SamplingOptions sampling;
   unsigned threads = 0;
   Tokens token_budget = 2048;
@@ -73,6 +74,7 @@ int generate(const GenerateOptions& options) {
   CpuSettings cpu;
   cpu.model = &model;
   cpu.compute = parse_compute(options.executor);
+  cpu.linear = parse_linear(options.linear, options.executor);
   cpu.carry = parse_carry(options.carry);
   cpu.sampling = options.sampling;
   cpu.threads = options.threads;
@@ -128,6 +130,8 @@ void add_generate(CLI::App& app, Action& action) {
                    "stored recurrent state: fp32, bf16-per-token or bf16-at-grid")
       ->capture_default_str();
   command->add_option("--executor", options->executor, "cpu, cuda or interpreted")
+      ->capture_default_str();
+  command->add_option("--linear", options->linear, "on a GPU: exact or cublaslt (other bits)")
       ->capture_default_str();
   command->add_option("--temperature", options->sampling.temperature, "0: greedy")
       ->capture_default_str();

@@ -28,6 +28,7 @@ struct VerifyOptions {
   std::vector<std::string> organizations = {"S0", "S1", "S2", "D0", "D0-M512"};
   std::string carry = "all";
   std::string executor = "cpu";
+  std::string linear = "exact";
   std::string scenario = "all";
   std::string broken = "none";
   bool conditions = false;
@@ -211,6 +212,10 @@ verify::Counts record_run(const std::string& path, const std::vector<Job>& jobs,
 int verify_command(const VerifyOptions& options, bool organizations_named) {
   FalconH1Model const loaded = FalconH1Model::load(options.model);
   verify::VerifyModel const model{&loaded, 1, parse_compute(options.executor)};
+  if (parse_linear(options.linear, "cuda") != LinearForm::exact)
+    throw UsageError(
+        "--linear cublaslt: verify compares bits, and cuBLASLt's depend on the batch; leave it at "
+        "exact");
   bool const on_cpu = model.compute == Compute::cpu;
   std::optional<Condition> const broken = parse_condition(options.broken);
   if (!broken)
@@ -352,6 +357,8 @@ void add_verify(CLI::App& app, Action& action) {
   command
       ->add_option("--executor", options->executor,
                    "of the served runs: cpu, cuda or interpreted (the GPU's kernels on the CPU)")
+      ->capture_default_str();
+  command->add_option("--linear", options->linear, "exact: bits are compared")
       ->capture_default_str();
   command->add_flag("--conditions", options->conditions,
                     "table: which named scenarios differ without which condition (first of --orgs "

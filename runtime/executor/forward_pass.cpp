@@ -98,6 +98,9 @@ void ForwardPass::choose(std::span<const ForwardChunk> chunks, const KvArena& kv
 
 std::unique_ptr<ForwardPass> make_forward_pass(ModelTensors model, const ForwardOptions& options,
                                                const ForwardLimits& limits) {
+  if (options.compute == Compute::cpu && options.linear != LinearForm::exact)
+    throw DeviceError(
+        "cuBLASLt runs on a CUDA device alone; use --executor cuda or --linear exact");
   if (options.compute == Compute::cpu)
     return std::make_unique<cpu::CpuForward>(std::move(model), options);
   return std::make_unique<device::DeviceForward>(std::move(model), options,

@@ -116,9 +116,25 @@ constexpr std::optional<Compute> compute_named(std::string_view name) noexcept {
   return std::nullopt;
 }
 
+/// How linears are computed.
+enum class LinearForm : std::uint8_t {
+  exact,     ///< in the order of the numeric contract
+  cublaslt,  ///< on tensor cores: reproducible, but neither exact nor independent of the batch
+};
+constexpr const char* linear_form_name(LinearForm form) noexcept {
+  return form == LinearForm::exact ? "exact" : "cublaslt";
+}
+/// Nothing for a name that linear_form_name() does not give.
+constexpr std::optional<LinearForm> linear_form_named(std::string_view name) noexcept {
+  for (LinearForm const form : {LinearForm::exact, LinearForm::cublaslt})
+    if (name == linear_form_name(form)) return form;
+  return std::nullopt;
+}
+
 struct ForwardOptions {
   Compute compute = Compute::cpu;
-  bool host_visible = false;  ///< units can be read on the host, whatever computes
+  LinearForm linear = LinearForm::exact;  ///< cublaslt: Compute::cuda only
+  bool host_visible = false;              ///< units can be read on the host, whatever computes
   Carry carry = Carry::bf16_per_token;
   Dtype conv_dtype = Dtype::bf16;         ///< what the convolution's inputs are rounded to, always
   std::uint32_t max_tokens = 2048;        ///< of one batch

@@ -44,6 +44,7 @@ OrganizationKind kind_of(Arm arm);
 struct CpuSettings {
   const FalconH1Model* model = nullptr;
   Compute compute = Compute::cpu;
+  LinearForm linear = LinearForm::exact;
   Carry carry = Carry::bf16_per_token;
   SamplingOptions sampling;
   unsigned threads = 0;  ///< 0: all of the machine

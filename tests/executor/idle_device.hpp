@@ -17,6 +17,7 @@ class IdleDevice final : public hybridstate::runtime::device::Device {
  public:
   using Body = std::function<void()>;
 
+  using Device::run;
   std::string name() const override { return "none"; }
   void require(std::size_t) const override {}
   std::byte* allocate(std::size_t bytes) override {
@@ -47,6 +48,7 @@ class IdleDevice final : public hybridstate::runtime::device::Device {
   void run(const hybridstate::kernels::SiluProductJob&) override { ++jobs; }
   void run(const hybridstate::kernels::GreedyRows&) override { ++jobs; }
   void run(const hybridstate::kernels::CopyList&) override { ++jobs; }
+  void run(const hybridstate::kernels::RoundRows&) override { ++jobs; }
 
   std::uint64_t jobs = 0;  ///< queued one by one
   bool replays = true;     ///< false: every step is queued anew

@@ -223,6 +223,19 @@ void check_scale(std::uint32_t n, std::uint64_t seed) {
 }
 
 template <bool Vectors>
+void check_round(std::uint32_t n, std::uint64_t seed) {
+  Floats x(3, n, seed);
+  EachFour<Round<Vectors>> kernel;
+  kernel.x = x.read();
+  kernel.rows = 3;
+  kernel.n = n;
+  Output<Bf16> out(3, n);
+  out.attach(kernel);
+  for (std::uint32_t r = 0; r < 3; ++r) std::copy_n(x.row(r), n, out.row(r));
+  in_every_order(kernel, [&] { out.reset(); }, [&] { out.check(); });
+}
+
+template <bool Vectors>
 void check_add(std::uint32_t n, std::uint64_t seed) {
   for (bool const two : {false, true}) {
     Floats h(3, n, seed), a(3, n, seed + 1), b(3, n, seed + 2);
@@ -251,6 +264,7 @@ void check_all(std::uint32_t n, std::uint64_t seed) {
   check_embedding<float, Vectors>(n, seed);
   check_embedding<Bf16, Vectors>(n, seed);
   check_scale<Vectors>(n, seed);
+  check_round<Vectors>(n, seed);
   check_add<Vectors>(n, seed);
 }
 

@@ -16,6 +16,10 @@
 #include <hybridstate/kernels/launch/rotation.hpp>
 #include <hybridstate/kernels/launch/rows.hpp>
 #include <hybridstate/kernels/launch/state_update.hpp>
+#if defined(HYBRIDSTATE_HAVE_GEMM)
+#include <hybridstate/kernels/launch/gemm.hpp>
+#endif
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -56,6 +60,7 @@ using PinnedMemory = Owned<void*, cudaFreeHost>;
 
 class CudaDevice final : public Device {
  public:
+  using Device::run;
   explicit CudaDevice(bool host_visible) : host_visible_(host_visible) {
     int count = 0;
     cudaError_t const status = cudaGetDeviceCount(&count);
@@ -146,6 +151,30 @@ class CudaDevice final : public Device {
   void run(const kernels::SiluProductJob& job) override { queue(launch_silu_product(job, on())); }
   void run(const kernels::GreedyRows& job) override { queue(launch_greedy(job, on())); }
   void run(const kernels::CopyList& job) override { queue(launch_page_copy(job, on())); }
+  void run(const kernels::RoundRows& job) override { queue(launch_round(job, on())); }
+
+#if defined(HYBRIDSTATE_HAVE_GEMM)
+  void prepare_gemm() override {
+    gemm_ = std::make_unique<kernels::Gemm>();
+    gemm_workspace_ = allocate(kernels::Gemm::workspace_bytes);
+  }
+  void run(const GemmJob& job) override {
+    kernels::GemmRows rows;
+    rows.weights = static_cast<const kernels::Bf16*>(job.weights);
+    rows.x = static_cast<const kernels::Bf16*>(job.x);
+    rows.x_stride = job.columns;
+    rows.y = job.y;
+    rows.y_stride = job.y_stride;
+    rows.scale = job.scale;
+    rows.tokens = job.tokens;
+    rows.rows = job.rows;
+    rows.columns = job.columns;
+    cudaError_t const status = gemm_->run(rows, gemm_workspace_, on());
+    if (status == cudaErrorInvalidValue || status == cudaErrorNotSupported)
+      throw DeviceError("cuBLASLt does not take the shapes of this model here; use --linear exact");
+    must(status, "cuBLASLt");
+  }
+#endif
 
  private:
   [[noreturn]] static void refuse(std::size_t bytes, std::size_t free, std::size_t total) {
@@ -192,6 +221,10 @@ class CudaDevice final : public Device {
   std::vector<DeviceMemory> memory_;
   std::vector<PinnedMemory> pinned_;
   Recordings<GraphExec> graphs_;
+#if defined(HYBRIDSTATE_HAVE_GEMM)
+  std::unique_ptr<kernels::Gemm> gemm_;
+  std::byte* gemm_workspace_ = nullptr;
+#endif
 };
 
 }  // namespace

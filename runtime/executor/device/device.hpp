@@ -19,6 +19,18 @@
 
 namespace hybridstate::runtime::device {
 
+/// y[token][row] = scale * (weights[row] . x[token]) in BF16, as kernels::GemmRows.
+struct GemmJob {
+  const void* weights = nullptr;  ///< [rows][columns]
+  const void* x = nullptr;        ///< [tokens][columns]
+  float* y = nullptr;             ///< [tokens][y_stride]
+  std::int64_t y_stride = 0;
+  float scale = 1;
+  std::uint32_t tokens = 0;
+  std::uint32_t rows = 0;
+  std::uint32_t columns = 0;
+};
+
 /// Memory, and a queue of kernels that run one after the other: a GPU with one stream, or this
 /// machine's interpreter. Every failure is a DeviceError.
 class Device {
@@ -74,6 +86,11 @@ class Device {
   virtual void run(const kernels::SiluProductJob& job) = 0;
   virtual void run(const kernels::GreedyRows& job) = 0;
   virtual void run(const kernels::CopyList& job) = 0;
+  virtual void run(const kernels::RoundRows& job) = 0;
+
+  /// Before the first GemmJob. Throws where there is no cuBLASLt.
+  virtual void prepare_gemm();
+  virtual void run(const GemmJob& job);
 
  private:
   virtual void record(const RecordingKey& key, const std::function<void()>& body) = 0;

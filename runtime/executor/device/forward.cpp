@@ -56,12 +56,21 @@ const T* DeviceForward::constants(const std::vector<T>& values) {
 }
 
 template <class Use>
+void DeviceForward::for_each_matrix(Use&& use) const {
+  use(model_.embed);
+  use(model_.lm_head);
+  for (const LayerWeights& w : model_.layers)
+    for (const TensorView* t :
+         {&w.q, &w.k, &w.v, &w.o, &w.in_proj, &w.out_proj, &w.gate, &w.up, &w.down})
+      use(*t);
+}
+template <class Use>
 void DeviceForward::for_each_activation(Use&& use) {
   FalconH1Config const& c = model_.config;
   // A decode step may have more rows than tokens.
   std::size_t const m = std::max(options_.max_tokens, limits_.max_sequences);
   use(h_, m * c.hidden);
-  use(u_, m * std::max({c.hidden, c.ssm_width(), c.intermediate}));
+  use(u_, m * std::max({c.hidden, c.ssm_width(), c.query_width(), c.intermediate}));
   use(q_, m * c.query_width());
   use(kv_, m * 2 * c.kv_width());
   use(p_, m * c.in_proj_rows());
@@ -85,6 +94,15 @@ DeviceForward::DeviceForward(ModelTensors model, const ForwardOptions& options,
     throw DeviceError("conditions are broken on the CPU alone");
   if (options.max_tokens == 0 || limits.max_sequences == 0 || limits.max_position == 0)
     throw DeviceError("the device executor needs room for at least one token of one sequence");
+  if (options.linear == LinearForm::cublaslt) {
+    device_->prepare_gemm();
+    for_each_matrix([](const TensorView& t) {
+      if (t.dtype != Dtype::bf16)
+        throw DeviceError(
+            "cuBLASLt multiplies BF16 weights here, and this model has others; use "
+            "--linear exact");
+    });
+  }
   device_->require(needed_bytes());
 
   Rotation const rotation(c.rope_theta, c.head_dim);
@@ -173,15 +191,9 @@ std::size_t DeviceForward::needed_bytes() {
   std::size_t bytes = limits_.unit_bytes + split_bytes() +
                       std::size_t{limits_.max_position} * c.head_dim * sizeof(float);
   for_each_activation([&](float*&, std::size_t floats) { bytes += floats * sizeof(float); });
-  auto const add = [&](const TensorView& t) {
-    if (t) bytes += static_cast<std::size_t>(t.elements()) * (t.dtype == Dtype::bf16 ? 2 : 4);
-  };
-  add(model_.embed);
-  add(model_.lm_head);
-  for (const LayerWeights& w : model_.layers)
-    for (const TensorView* t :
-         {&w.q, &w.k, &w.v, &w.o, &w.in_proj, &w.out_proj, &w.gate, &w.up, &w.down})
-      add(*t);
+  for_each_matrix([&](const TensorView& t) {
+    bytes += static_cast<std::size_t>(t.elements()) * (t.dtype == Dtype::bf16 ? 2 : 4);
+  });
   return bytes;
 }
 
@@ -345,18 +357,38 @@ void DeviceForward::write_runs(std::span<const ForwardChunk> chunks) {
 void DeviceForward::linear(const Weights& w, std::uint32_t rows, std::uint32_t columns,
                            const float* x, float* y, std::int64_t y_stride, std::uint32_t tokens,
                            double scale, double post) {
-  kernels::LinearJob job;
+  if (options_.linear == LinearForm::exact) {
+    kernels::LinearJob job;
+    job.weights = w.data;
+    job.type = w.type;
+    job.rows = rows;
+    job.columns = columns;
+    job.x = {x, columns};
+    job.y = {y, y_stride};
+    job.tokens = tokens;
+    job.scale = static_cast<float>(scale);
+    job.bias = w.bias;
+    job.post = static_cast<float>(post);
+    return device_->run(job);
+  }
+  GemmJob job;
   job.weights = w.data;
-  job.type = w.type;
+  job.x = x;
+  job.y = y;
+  job.y_stride = y_stride;
+  job.scale = static_cast<float>(w.bias == nullptr ? scale * post : scale);
+  job.tokens = tokens;
   job.rows = rows;
   job.columns = columns;
-  job.x = {x, columns};
-  job.y = {y, y_stride};
-  job.tokens = tokens;
-  job.scale = static_cast<float>(scale);
-  job.bias = w.bias;
-  job.post = static_cast<float>(post);
   device_->run(job);
+  if (w.bias == nullptr) return;
+  kernels::ScaleRows rest;
+  rest.x = {y, y_stride};
+  rest.bias = w.bias;
+  rest.post = static_cast<float>(post);
+  rest.rows = tokens;
+  rest.n = rows;
+  device_->run(rest);
 }
 
 void DeviceForward::run(std::span<const ForwardChunk> chunks, const KvArena& kv,
@@ -426,6 +458,7 @@ void DeviceForward::queue(const KvArena& kv) {
   norm.weight = final_norm_;
   norm.epsilon = static_cast<float>(c.norm_epsilon);
   norm.out = u_;
+  norm.type = input_type();
   norm.out_stride = c.hidden;
   norm.rows_of = at_.sampled;
   norm.rows = samples_;
@@ -460,6 +493,7 @@ void DeviceForward::queue_layer(std::size_t l, const KvArena& kv) {
   norm.weight = w.input_norm;
   norm.epsilon = epsilon;
   norm.out = u_;
+  norm.type = input_type();
   norm.out_stride = c.hidden;
   norm.rows = tokens;
   norm.n = c.hidden;
@@ -613,6 +647,20 @@ void DeviceForward::queue_layer(std::size_t l, const KvArena& kv) {
   }
   device_->run(attention);
 
+  const float* attended = o_;
+  if (options_.linear == LinearForm::cublaslt) {
+    kernels::RoundRows round;
+    round.x = {o_, c.query_width()};
+    round.out = reinterpret_cast<kernels::Bf16*>(u_);
+    round.out_stride = c.query_width();
+    round.rows = tokens;
+    round.n = c.query_width();
+    device_->run(round);
+    attended = u_;
+  }
+  linear(w.o, c.hidden, c.query_width(), attended, att_, c.hidden, tokens, 1,
+         c.attention_out_multiplier);
+
   kernels::GatedNormJob gated;
   gated.y = {y_, c.ssm_width()};
   gated.z = {p_, c.in_proj_rows()};
@@ -620,12 +668,12 @@ void DeviceForward::queue_layer(std::size_t l, const KvArena& kv) {
   gated.norm_before_gate = c.norm_before_gate;
   gated.epsilon = epsilon;
   gated.out = u_;
+  gated.type = input_type();
   gated.out_stride = c.ssm_width();
   gated.rows = tokens;
   gated.width = c.ssm_width();
   gated.groups = c.ssm_groups;
   device_->run(gated);
-  linear(w.o, c.hidden, c.query_width(), o_, att_, c.hidden, tokens, 1, c.attention_out_multiplier);
   linear(w.out_proj, c.hidden, c.ssm_width(), u_, ssm_, c.hidden, tokens, 1, c.ssm_out_multiplier);
 
   norm.a = {ssm_, c.hidden};
@@ -638,12 +686,13 @@ void DeviceForward::queue_layer(std::size_t l, const KvArena& kv) {
   kernels::SiluProductJob product;
   product.gate = {gate_, c.intermediate};
   product.up = {up_, c.intermediate};
-  product.out = gate_;
+  product.out = u_;
+  product.type = input_type();
   product.out_stride = c.intermediate;
   product.rows = tokens;
   product.n = c.intermediate;
   device_->run(product);
-  linear(w.down, c.hidden, c.intermediate, gate_, att_, c.hidden, tokens, 1, c.down_multiplier);
+  linear(w.down, c.hidden, c.intermediate, u_, att_, c.hidden, tokens, 1, c.down_multiplier);
 }
 
 }  // namespace hybridstate::runtime::device

@@ -27,6 +27,8 @@ struct UploadCounts {
 /// depend on the padded number of rows and the rounded length of the longest sequence alone. Rows
 /// without a sequence are padding.
 ///
+/// With LinearForm::cublaslt, inputs of linears are rounded to BF16, and the bits are others.
+///
 /// Carries: fp32 and bf16-per-token. The units that chunks name lie in memory of the device.
 class DeviceForward final : public ForwardPass {
  public:
@@ -78,6 +80,8 @@ class DeviceForward final : public ForwardPass {
     const std::int32_t *kept_pages, *kept_lines;  ///< [kept][members], [kept][lines]
   };
 
+  template <class Use>
+  void for_each_matrix(Use&& use) const;
   /// Calls use(pointer, floats) for every array of activations.
   template <class Use>
   void for_each_activation(Use&& use);
@@ -99,6 +103,12 @@ class DeviceForward final : public ForwardPass {
   void write_runs(std::span<const ForwardChunk> chunks);
   void queue(const KvArena& kv);
   void queue_layer(std::size_t l, const KvArena& kv);
+  /// Of what linears read.
+  kernels::ElementType input_type() const noexcept {
+    return options_.linear == LinearForm::exact ? kernels::ElementType::f32
+                                                : kernels::ElementType::bf16;
+  }
+  /// `x` is of the input_type().
   void linear(const Weights& w, std::uint32_t rows, std::uint32_t columns, const float* x, float* y,
               std::int64_t y_stride, std::uint32_t tokens, double scale, double post);
 

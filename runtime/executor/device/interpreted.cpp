@@ -13,6 +13,7 @@ namespace {
 
 class InterpretedDevice final : public Device {
  public:
+  using Device::run;
   std::string name() const override { return "the CPU, as an interpreter of the kernels"; }
   void require(std::size_t) const override {}  // the machine's memory is the operating system's
   std::byte* allocate(std::size_t bytes) override {
@@ -44,6 +45,7 @@ class InterpretedDevice final : public Device {
   void run(const kernels::SiluProductJob& job) override { interpret(job); }
   void run(const kernels::GreedyRows& job) override { interpret(job); }
   void run(const kernels::CopyList& job) override { interpret(job); }
+  void run(const kernels::RoundRows& job) override { interpret(job); }
 
  private:
   struct alignas(256) Block {
@@ -88,6 +90,11 @@ class InterpretedDevice final : public Device {
 };
 
 }  // namespace
+
+void Device::prepare_gemm() {
+  throw DeviceError(name() + ": there is no cuBLASLt here; use --linear exact");
+}
+void Device::run(const GemmJob&) { prepare_gemm(); }
 
 std::unique_ptr<Device> interpreted_device() { return std::make_unique<InterpretedDevice>(); }
 
