@@ -21,6 +21,9 @@ cudaError_t launch_embedding(const EmbeddingJob& job, cudaStream_t stream) {
 cudaError_t launch_scale(const ScaleRows& job, cudaStream_t stream) {
   return launch_job(job, stream);
 }
+cudaError_t launch_round(const RoundRows& job, cudaStream_t stream) {
+  return launch_job(job, stream);
+}
 cudaError_t launch_add(const AddRows& job, cudaStream_t stream) { return launch_job(job, stream); }
 
 }  // namespace kernels

@@ -25,6 +25,7 @@ struct GenerateOptions {
   std::string carry = "bf16-per-token";
   std::string linear_input = "bf16";
   std::string executor = "cpu";
+  std::string linear = "exact";
   SamplingOptions sampling;
   unsigned threads = 0;
   Tokens token_budget = 2048;
@@ -74,6 +75,7 @@ int generate(const GenerateOptions& options) {
   CpuSettings cpu;
   cpu.model = &model;
   cpu.compute = parse_compute(options.executor);
+  cpu.linear = parse_linear(options.linear, options.executor);
   cpu.carry = parse_carry(options.carry);
   cpu.linear_input = parse_linear_input(options.linear_input);
   cpu.sampling = options.sampling;
@@ -133,6 +135,8 @@ void add_generate(CLI::App& app, Action& action) {
   command->add_option("--linear-input", options->linear_input, linear_input_help)
       ->capture_default_str();
   command->add_option("--executor", options->executor, "cpu, cuda or interpreted")
+      ->capture_default_str();
+  command->add_option("--linear", options->linear, "on a GPU: exact or cublaslt (other bits)")
       ->capture_default_str();
   command->add_option("--temperature", options->sampling.temperature, "0: greedy")
       ->capture_default_str();

@@ -29,6 +29,7 @@ struct VerifyOptions {
   std::string carry = "all";
   std::string linear_input = "bf16";
   std::string executor = "cpu";
+  std::string linear = "exact";
   std::string scenario = "all";
   std::string broken = "none";
   bool conditions = false;
@@ -213,6 +214,10 @@ int verify_command(const VerifyOptions& options, bool organizations_named) {
   FalconH1Model const loaded = FalconH1Model::load(options.model);
   verify::VerifyModel const model{&loaded, 1, parse_linear_input(options.linear_input),
                                   parse_compute(options.executor)};
+  if (parse_linear(options.linear, "cuda") != LinearForm::exact)
+    throw UsageError(
+        "--linear cublaslt: verify compares bits, and cuBLASLt's depend on the batch; leave it at "
+        "exact");
   bool const on_cpu = model.compute == Compute::cpu;
   std::optional<Condition> const broken = parse_condition(options.broken);
   if (!broken)
@@ -357,6 +362,8 @@ void add_verify(CLI::App& app, Action& action) {
   command
       ->add_option("--executor", options->executor,
                    "of the served runs: cpu, cuda or interpreted (the GPU's kernels on the CPU)")
+      ->capture_default_str();
+  command->add_option("--linear", options->linear, "exact: bits are compared")
       ->capture_default_str();
   command->add_flag("--conditions", options->conditions,
                     "table: which named scenarios differ without which condition (first of --orgs "

@@ -9,6 +9,7 @@
 #include "executor/cpu/forward.hpp"
 #include "executor/device/forward.hpp"
 #include "executor/device_error.hpp"
+#include "executor/sampling.hpp"
 
 namespace hybridstate::runtime {
 namespace {
@@ -47,7 +48,7 @@ ModelTensors tensors_of(const FalconH1Model& model) {
 }
 
 void check_batch(std::span<const ForwardChunk> chunks, const KvArena& kv, const FalconH1Config& c,
-                 std::uint32_t max_tokens, std::span<float> logits) {
+                 std::uint32_t max_tokens, std::size_t logits) {
   std::size_t tokens = 0;
   std::size_t rows = 0;
   std::size_t const conv_elements = std::size_t{c.conv_channels()} * (c.conv_width - 1);
@@ -80,21 +81,33 @@ void check_batch(std::span<const ForwardChunk> chunks, const KvArena& kv, const 
   if (tokens > max_tokens)
     throw DeviceError("a batch of " + std::to_string(tokens) +
                       " tokens exceeds max_tokens = " + std::to_string(max_tokens));
-  if (logits.size() < rows * c.vocabulary)
+  if (logits < rows * c.vocabulary)
     throw DeviceError("the logits of " + std::to_string(rows) + " chunks need " +
                       std::to_string(rows * c.vocabulary) + " floats, not " +
-                      std::to_string(logits.size()));
+                      std::to_string(logits));
+}
+
+void ForwardPass::choose(std::span<const ForwardChunk> chunks, const KvArena& kv,
+                         std::span<TokenId> choices) {
+  std::size_t const width = config().vocabulary;
+  logits_.resize(choices.size() * width);
+  run(chunks, kv, logits_);
+  for (std::size_t i = 0; i < choices.size(); ++i)
+    choices[i] = Sampler::greedy(std::span(logits_).subspan(i * width, width));
 }
 
 std::unique_ptr<ForwardPass> make_forward_pass(ModelTensors model, const ForwardOptions& options,
-                                               std::uint32_t max_sequences, Tokens max_position) {
+                                               const ForwardLimits& limits) {
+  if (options.compute == Compute::cpu && options.linear != LinearForm::exact)
+    throw DeviceError(
+        "cuBLASLt runs on a CUDA device alone; use --executor cuda or --linear exact");
   if (options.compute == Compute::cpu)
     return std::make_unique<cpu::CpuForward>(std::move(model), options);
   return std::make_unique<device::DeviceForward>(std::move(model), options,
                                                  options.compute == Compute::cuda
                                                      ? device::cuda_device(options.host_visible)
                                                      : device::interpreted_device(),
-                                                 max_sequences, max_position);
+                                                 limits);
 }
 
 }  // namespace hybridstate::runtime

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <hybridstate/batch/shape.hpp>
 #include <hybridstate/device/device.hpp>
 #include <memory>
 #include <optional>
@@ -77,8 +78,16 @@ struct StateTarget {
   StateRow row;
 };
 
+/// The tables of a step's batch (batch/tables.hpp), for a pass that keeps a copy of them.
+struct StepTables {
+  BatchShape shape;
+  std::span<const std::int32_t> entries;
+  std::span<const ChangedRow> changed;  ///< since the step before; at first every bit was set
+};
+
 /// A run of tokens of one sequence.
 struct ForwardChunk {
+  std::int32_t row = -1;  ///< of the step's tables, which say what the spans below say
   std::span<const TokenId> tokens;
   Tokens begin = 0;                      ///< position of the first token
   Tokens kv_valid_until = 0;             ///< keys and values below are there: nothing is written
@@ -108,9 +117,25 @@ constexpr std::optional<Compute> compute_named(std::string_view name) noexcept {
   return std::nullopt;
 }
 
+/// How linears are computed.
+enum class LinearForm : std::uint8_t {
+  exact,     ///< in the order of the numeric contract
+  cublaslt,  ///< on tensor cores: reproducible, but neither exact nor independent of the batch
+};
+constexpr const char* linear_form_name(LinearForm form) noexcept {
+  return form == LinearForm::exact ? "exact" : "cublaslt";
+}
+/// Nothing for a name that linear_form_name() does not give.
+constexpr std::optional<LinearForm> linear_form_named(std::string_view name) noexcept {
+  for (LinearForm const form : {LinearForm::exact, LinearForm::cublaslt})
+    if (name == linear_form_name(form)) return form;
+  return std::nullopt;
+}
+
 struct ForwardOptions {
   Compute compute = Compute::cpu;
-  bool host_visible = false;  ///< units can be read on the host, whatever computes
+  LinearForm linear = LinearForm::exact;  ///< cublaslt: Compute::cuda only
+  bool host_visible = false;              ///< units can be read on the host, whatever computes
   Carry carry = Carry::bf16_per_token;
   LinearInput linear_input = LinearInput::bf16;
   Dtype conv_dtype = Dtype::bf16;         ///< what the convolution's inputs are rounded to, always
@@ -120,9 +145,17 @@ struct ForwardOptions {
   Condition broken = Condition::none;     ///< none: the exact mode
 };
 
-/// Refuses what no forward pass takes: DeviceError names the chunk of the batch and why.
+/// Refuses what no forward pass takes: DeviceError names the chunk of the batch and why. `logits`:
+/// how many there is room for.
 void check_batch(std::span<const ForwardChunk> chunks, const KvArena& kv,
-                 const FalconH1Config& config, std::uint32_t max_tokens, std::span<float> logits);
+                 const FalconH1Config& config, std::uint32_t max_tokens, std::size_t logits);
+
+/// What a forward pass has to have room for.
+struct ForwardLimits {
+  std::uint32_t max_sequences = 1;  ///< chunks of a batch
+  Tokens max_position = 1;          ///< tokens of the longest sequence
+  std::size_t unit_bytes = 0;       ///< that allocate() will be asked for
+};
 
 /// Computes batches of chunks on some device.
 class ForwardPass {
@@ -138,17 +171,25 @@ class ForwardPass {
   /// names no address where one is needed, or the batch is too large.
   virtual void run(std::span<const ForwardChunk> chunks, const KvArena& kv,
                    std::span<float> logits) = 0;
+  /// The same where only the greedy choice from each row of logits is wanted.
+  virtual void choose(std::span<const ForwardChunk> chunks, const KvArena& kv,
+                      std::span<TokenId> choices);
+  /// The tables after each change, in front of the run whose chunks name their rows. A pass that
+  /// reads the chunks' spans has no use for them.
+  virtual void follow(const StepTables&) {}
   /// Memory that units can lie in, zeroed; as long as the pass lives.
   virtual std::byte* allocate(std::size_t bytes) = 0;
   /// Inside that memory, before the next run.
   virtual void copy(std::byte* to, const std::byte* from, std::size_t bytes) = 0;
+
+ private:
+  std::vector<float> logits_;  ///< of choose()
 };
 
-/// The forward pass that the options ask for. `max_sequences`: chunks of a batch. `max_position`:
-/// tokens of the longest sequence. Throws DeviceError when a device's memory does not hold the
-/// weights and activations, or for options that it does not have; ModelError for a model that the
-/// kernels do not take.
+/// The forward pass that the options ask for. Throws DeviceError when a device's memory does not
+/// hold weights, units and activations, or for options that it does not have; ModelError for a
+/// model that the kernels do not take.
 std::unique_ptr<ForwardPass> make_forward_pass(ModelTensors model, const ForwardOptions& options,
-                                               std::uint32_t max_sequences, Tokens max_position);
+                                               const ForwardLimits& limits);
 
 }  // namespace hybridstate::runtime

@@ -8,9 +8,11 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "executor/batch_rows.hpp"
 #include "executor/device_error.hpp"
 #include "executor/forward_pass.hpp"
 #include "executor/sampling.hpp"
@@ -50,9 +52,14 @@ class ModelExecutor {
   ModelExecutor(const Cache& cache, ModelTensors model, const ForwardOptions& options,
                 TokenContent& content, const SamplingOptions& sampling, StepTime time,
                 Witness& witness)
+      : ModelExecutor(cache, make_forward_pass(std::move(model), options, needs(cache, options)),
+                      options, content, sampling, time, witness) {}
+  /// With a forward pass of the caller's, made for needs() and the same options.
+  ModelExecutor(const Cache& cache, std::unique_ptr<ForwardPass> forward,
+                const ForwardOptions& options, TokenContent& content,
+                const SamplingOptions& sampling, StepTime time, Witness& witness)
       : cache_(cache),
-        forward_(make_forward_pass(std::move(model), options, cache.options().max_sequences,
-                                   longest(cache, options))),
+        forward_(std::move(forward)),
         memory_(cache.organization(), options.carry == Carry::fp32, *forward_),
         content_(content),
         sampling_(sampling),
@@ -60,7 +67,8 @@ class ModelExecutor {
         witness_(witness),
         entries_(static_cast<std::size_t>(
             batch_shape(cache.organization(), limits(cache, options)).entries())),
-        tables_(cache.organization(), limits(cache, options), entries_) {
+        tables_(cache.organization(), limits(cache, options), entries_),
+        rows_(cache.options().max_sequences) {
     keeps_working_ =
         options.broken == Condition::lossless_checkpoint && options.carry != Carry::fp32;
     Tokens const grid = cache.checkpoint_tokens();
@@ -69,6 +77,12 @@ class ModelExecutor {
                         std::to_string(grid_tokens) + " tokens, but checkpoints lie every " +
                         std::to_string(grid) + "; choose a multiple");
     if (options.carry == Carry::bf16_at_grid || keeps_working_) build_arena();
+  }
+
+  static ForwardLimits needs(const Cache& cache, const ForwardOptions& options) {
+    return {cache.options().max_sequences,
+            batch_shape(cache.organization(), limits(cache, options)).blocks * cache.block_tokens(),
+            UnitMemory<Organization>::needed_bytes(cache.organization())};
   }
 
   const UnitMemory<Organization>& memory() const noexcept { return memory_; }
@@ -82,16 +96,10 @@ class ModelExecutor {
     for (BlockCopy const& copy : cache_.copies())
       memory_.copy_tokens(cache_.place(copy.from), cache_.place(copy.to), copy.tokens);
     build(plan);
-    forward_->run(chunks_, memory_.kv(), logits_);
-    std::size_t row = 0;
-    std::size_t const width = forward_->config().vocabulary;
-    for (Chunk const& c : plan.chunks) {
-      if (!c.samples) continue;
-      std::span<const float> const logits = std::span(logits_).subspan(width * row++, width);
-      Tokens const position = c.begin + c.count;
-      witness_.logits(c.request, position, logits);
-      content_.append(c.request, sampler_.sample(logits, sampling_, position));
-    }
+    if (std::is_same_v<Witness, NullWitness> && !(sampling_.temperature > 0))
+      choose(plan);
+    else
+      sample(plan);
     if (time_ == StepTime::unit) return 1'000'000;
     return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() -
                                                                 start)
@@ -104,9 +112,26 @@ class ModelExecutor {
             options.max_tokens / cache.checkpoint_tokens() + 1};
   }
 
-  /// Tokens of a sequence.
-  static Tokens longest(const Cache& cache, const ForwardOptions& options) {
-    return batch_shape(cache.organization(), limits(cache, options)).blocks * cache.block_tokens();
+  /// Nobody wants to see logits: they stay where they are.
+  void choose(const StepPlan& plan) {
+    choices_.resize(samples_);
+    forward_->choose(chunks_, memory_.kv(), choices_);
+    std::size_t next = 0;
+    for (Chunk const& c : plan.chunks)
+      if (c.samples) content_.append(c.request, choices_[next++]);
+  }
+  void sample(const StepPlan& plan) {
+    std::size_t const width = forward_->config().vocabulary;
+    logits_.resize(samples_ * width);
+    forward_->run(chunks_, memory_.kv(), logits_);
+    std::size_t row = 0;
+    for (Chunk const& c : plan.chunks) {
+      if (!c.samples) continue;
+      std::span<const float> const logits = std::span(logits_).subspan(width * row++, width);
+      Tokens const position = c.begin + c.count;
+      witness_.logits(c.request, position, logits);
+      content_.append(c.request, sampler_.sample(logits, sampling_, position));
+    }
   }
 
   void build(const StepPlan& plan) {
@@ -114,17 +139,20 @@ class ModelExecutor {
     targets_.clear();
     chunks_.clear();
     for (Chunk const& c : plan.chunks) scheduled_.push_back({c.sequence});
+    rows_.assign(scheduled_);
     if (BatchResult const built = tables_.build(cache_, scheduled_); !built)
       throw DeviceError("chunk " + std::to_string(built.item) +
                         " of the step: " + sentence(built.refusal));
+    forward_->follow({tables_.shape(), tables_.entries(), tables_.changed()});
     // A chunk keeps a span of these: they must not move.
     std::size_t most = 0;
     for (Chunk const& c : plan.chunks) most += cache_.states(c.sequence).size() + 1;
     targets_.reserve(most);
-    std::size_t samples = 0;
+    samples_ = 0;
     for (Chunk const& c : plan.chunks) {
-      BatchRow const row = tables_.row(c.sequence.value);
       ForwardChunk f;
+      f.row = scheduled_[chunks_.size()].row;
+      BatchRow const row = tables_.row(f.row);
       f.tokens = content_.tokens(c.request).subspan(c.begin, c.count);
       f.begin = c.begin;
       f.kv_valid_until = cache_.kv_valid_until(c.sequence);
@@ -140,11 +168,10 @@ class ModelExecutor {
       f.targets = std::span(targets_).subspan(first);
       f.logits = c.samples;
       f.decode = c.decode;
-      samples += c.samples ? 1 : 0;
+      samples_ += c.samples ? 1 : 0;
       witness_.chunk(c, f);
       chunks_.push_back(f);
     }
-    logits_.resize(samples * forward_->config().vocabulary);
   }
 
   /// In the unit, in the arena, or in both: kept boundaries are in the unit; only a state between
@@ -205,10 +232,13 @@ class ModelExecutor {
   bool keeps_working_ = false;  ///< FP32 beside a stored checkpoint: a broken condition C2
   std::vector<std::int32_t> entries_;
   BatchTables<Organization> tables_;
+  BatchRows rows_;
   std::vector<ScheduledSequence> scheduled_;
   std::vector<ForwardChunk> chunks_;
   std::vector<StateTarget> targets_;
+  std::size_t samples_ = 0;  ///< of the step
   std::vector<float> logits_;
+  std::vector<TokenId> choices_;
   std::vector<std::byte> arena_bytes_;
   StateArena arena_;
   std::vector<Owner> arena_owner_;

@@ -46,6 +46,14 @@ class UnitMemory {
   UnitMemory(const UnitMemory&) = delete;
   UnitMemory& operator=(const UnitMemory&) = delete;
 
+  /// Bytes of all pools.
+  static std::size_t needed_bytes(const Organization& organization) noexcept {
+    Bytes bytes = 0;
+    for (int pool = 0; pool < Organization::pools; ++pool)
+      bytes += hybridstate::layer_bytes(organization, pool);
+    return static_cast<std::size_t>(bytes * organization.layout().group_layers());
+  }
+
   const KvArena& kv() const noexcept { return kv_; }
   const StateArena& states() const noexcept { return states_; }
 

@@ -23,6 +23,14 @@ Compute parse_compute(const std::string& text, const char* beside) {
   throw UsageError(fmt::format("--executor {}: use {}cpu, cuda or interpreted", text, beside));
 }
 
+LinearForm parse_linear(const std::string& text, std::string_view executor) {
+  auto const form = linear_form_named(text);
+  if (!form) throw UsageError(fmt::format("--linear {}: use exact or cublaslt", text));
+  if (*form == LinearForm::cublaslt && executor != compute_name(Compute::cuda))
+    throw UsageError("--linear cublaslt: cuBLASLt runs on a GPU; add --executor cuda");
+  return *form;
+}
+
 Arm arm_option(const char* option, const std::string& name) {
   try {
     return parse_arm(name);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "executor/forward_pass.hpp"
 #include "scheduler/run.hpp"
@@ -19,6 +20,9 @@ inline constexpr const char* linear_input_help =
 
 /// "cpu", "cuda" or "interpreted"; UsageError otherwise, naming what `beside` adds to these.
 Compute parse_compute(const std::string& text, const char* beside = "");
+
+/// "exact" or, with the executor "cuda", "cublaslt"; UsageError otherwise.
+LinearForm parse_linear(const std::string& text, std::string_view executor);
 
 /// parse_arm with the option's name in the sentence.
 Arm arm_option(const char* option, const std::string& name);

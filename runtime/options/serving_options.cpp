@@ -111,6 +111,8 @@ void ServingOptions::add_to(CLI::App& app) {
                 "simulated; or cpu, cuda, interpreted (the GPU's kernels on the CPU): run the "
                 "model in the folder --model")
       ->capture_default_str();
+  s->add_option("--linear", linear, "cuda: exact or cublaslt (reproducible, not the CPU's bits)")
+      ->capture_default_str();
   s->add_option("--carry", carry,
                 "cpu: stored recurrent state: fp32, bf16-per-token or bf16-at-grid")
       ->capture_default_str();
@@ -371,6 +373,7 @@ ServingSetup prepare(ServingOptions& options, std::uint32_t default_seeds) {
 
   RunSpec& spec = setup.spec;
   ModelPreset const* preset = nullptr;
+  LinearForm const linear = parse_linear(options.linear, options.executor);
   if (options.executor != "simulated") {
     Compute const compute = parse_compute(options.executor, "simulated, ");
     if (!options.config.empty() || options.tensor_parallel != 1)
@@ -382,6 +385,7 @@ ServingSetup prepare(ServingOptions& options, std::uint32_t default_seeds) {
     setup.cpu = std::make_shared<CpuSettings>();
     setup.cpu->model = setup.loaded.get();
     setup.cpu->compute = compute;
+    setup.cpu->linear = linear;
     setup.cpu->carry = parse_carry(options.carry);
     setup.cpu->linear_input = parse_linear_input(options.linear_input);
     setup.cpu->threads = options.threads;
@@ -389,9 +393,10 @@ ServingSetup prepare(ServingOptions& options, std::uint32_t default_seeds) {
     spec.model = geometry_for(setup.loaded->config(), setup.cpu->carry);
     setup.model_name = fmt::format(
         "{} on {}", std::filesystem::path(options.model).lexically_normal().filename().string(),
-        compute == Compute::cpu    ? "the CPU"
-        : compute == Compute::cuda ? "a CUDA device"
-                                   : "the CPU, kernels interpreted");
+        compute == Compute::cpu           ? "the CPU"
+        : compute == Compute::interpreted ? "the CPU, kernels interpreted"
+        : linear == LinearForm::exact     ? "a CUDA device"
+                                          : "a CUDA device with cuBLASLt");
   } else if (options.config.empty()) {
     preset = find_preset(options.model);
     if (preset == nullptr)

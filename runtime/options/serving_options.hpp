@@ -50,6 +50,7 @@ struct ServingOptions {
   int fence_lag = -1;  ///< -1: fences off
   std::string device = "a100-40gb";
   std::string executor = "simulated";
+  std::string linear = "exact";
   std::string carry = "bf16-per-token";
   std::string linear_input = "bf16";
   // output

@@ -44,6 +44,7 @@ OrganizationKind kind_of(Arm arm);
 struct CpuSettings {
   const FalconH1Model* model = nullptr;
   Compute compute = Compute::cpu;
+  LinearForm linear = LinearForm::exact;
   Carry carry = Carry::bf16_per_token;
   LinearInput linear_input = LinearInput::bf16;
   SamplingOptions sampling;

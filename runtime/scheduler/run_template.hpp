@@ -210,6 +210,7 @@ RunResult serve_cpu(const RunSpec& spec, const Workload& workload, Cache& cache,
   options.max_tokens = spec.token_budget;
   options.threads = cpu.threads;
   options.compute = cpu.compute;
+  options.linear = cpu.linear;
   NullWitness witness;
   ModelExecutor executor(cache, std::move(tensors), options, content, cpu.sampling,
                          StepTime::measured, witness);

@@ -7,6 +7,7 @@
 #include "cpu/harness.hpp"
 #include "executor/device/forward.hpp"
 #include "executor/device_error.hpp"
+#include "executor/span_tables.hpp"
 
 using namespace harness;
 using device::DeviceForward;
@@ -62,6 +63,12 @@ std::vector<Shape> shapes() {
           {"any shape, states cut by pages", small_config(), split}};
 }
 
+WithTables interpreted(const OwnModel& model, const ForwardOptions& options) {
+  return {std::make_unique<DeviceForward>(model.tensors(), options, interpreted_device(),
+                                          ForwardLimits{4, 300, 0}),
+          4};
+}
+
 }  // namespace
 
 TEST_CASE("a device's kernels give the CPU executor's logits and states, prefill and decode") {
@@ -70,7 +77,7 @@ TEST_CASE("a device's kernels give the CPU executor's logits and states, prefill
     OwnModel const model = random_model(s.config, 5, Dtype::bf16);
     auto const tokens = random_tokens(281, s.config.vocabulary, 1);
     CpuForward cpu(model.tensors(), options_of(s));
-    DeviceForward device(model.tensors(), options_of(s), interpreted_device(), 4, 300);
+    WithTables device = interpreted(model, options_of(s));
     std::vector<std::uint32_t> const cuts = {1, 60, 37, 64, 64, 50, 1};
     Memory want(s.config, s.memory);
     Memory got(s.config, s.memory);
@@ -87,7 +94,7 @@ TEST_CASE("a device reads and writes a tail where it lies in its unit") {
   OwnModel const model = random_model(s.config, 6, Dtype::bf16);
   auto const tokens = random_tokens(6, s.config.vocabulary, 2);
   CpuForward cpu(model.tensors(), options_of(s));
-  DeviceForward device(model.tensors(), options_of(s), interpreted_device(), 4, 300);
+  WithTables device = interpreted(model, options_of(s));
   Memory want(s.config, s.memory);
   Memory got(s.config, s.memory);
   auto const run = [&](ForwardPass& forward, Memory& memory, std::uint32_t begin,

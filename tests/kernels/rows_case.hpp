@@ -67,7 +67,7 @@ struct Output {
   template <class Job>
   void attach(Job& job) {
     out = as<E>(want);  // only for its size
-    job.type = type_of<E>;
+    if constexpr (requires { job.type; }) job.type = type_of<E>;
     job.out = out.data();
     job.out_stride = static_cast<std::int64_t>(stride);
   }
@@ -234,6 +234,23 @@ void check_scale(Targets& targets, std::uint32_t n, Layout layout, std::uint64_t
 }
 
 template <class Targets>
+void check_round(Targets& targets, std::uint32_t n, Layout layout, std::uint64_t seed) {
+  Floats x(3, n, layout, seed);
+  RoundRows job;
+  job.x = x.read();
+  job.rows = 3;
+  job.n = n;
+  Output<Bf16> out(3, n);
+  out.attach(job);
+  for (std::uint32_t r = 0; r < 3; ++r) std::copy_n(x.row(r), n, out.row(r));
+  for (auto& target : targets) {
+    out.reset();
+    run_on(target, job, x.values, out.out);
+    out.check();
+  }
+}
+
+template <class Targets>
 void check_add(Targets& targets, std::uint32_t n, Layout layout, std::uint64_t seed) {
   for (bool const two : {false, true}) {
     Floats h(3, n, layout, seed), a(3, n, layout, seed + 1), b(3, n, layout, seed + 2);
@@ -266,6 +283,7 @@ void check_all(Targets& targets, std::uint32_t n, Layout layout, std::uint64_t s
   check_embedding<float>(targets, n, layout, seed);
   check_embedding<Bf16>(targets, n, layout, seed);
   check_scale(targets, n, layout, seed);
+  check_round(targets, n, layout, seed);
   check_add(targets, n, layout, seed);
 }
 

@@ -135,6 +135,10 @@ void each_pointer(hybridstate::kernels::ScaleRows& j, F f) {
   f(j.x.data), f(j.bias), f(j.factors);
 }
 template <class F>
+void each_pointer(hybridstate::kernels::RoundRows& j, F f) {
+  f(j.x.data), f(j.out);
+}
+template <class F>
 void each_pointer(hybridstate::kernels::AddRows& j, F f) {
   f(j.h.data), f(j.a.data), f(j.b.data);
 }

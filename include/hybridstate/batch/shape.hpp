@@ -65,6 +65,15 @@ struct BatchShape {
   friend constexpr bool operator==(const BatchShape&, const BatchShape&) = default;
 };
 
+/// A row whose content changed, and the smallest run of its entries that holds every change.
+struct ChangedRow {
+  std::int32_t row = 0;
+  std::int32_t first = 0;  ///< from the row's start
+  std::int32_t count = 0;
+
+  friend constexpr bool operator==(const ChangedRow&, const ChangedRow&) = default;
+};
+
 /// Convolution lines of one state and group: more than one where it is wider than a page.
 template <memory_organization Organization>
 Units conv_line_count(const Organization& o) noexcept {

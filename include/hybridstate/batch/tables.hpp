@@ -76,15 +76,6 @@ struct BatchResult {
   explicit operator bool() const noexcept { return refusal == BatchRefusal::none; }
 };
 
-/// A row whose content changed, and the smallest run of its entries that holds every change.
-struct ChangedRow {
-  std::int32_t row = 0;
-  std::int32_t first = 0;  ///< from the row's start
-  std::int32_t count = 0;
-
-  friend constexpr bool operator==(const ChangedRow&, const ChangedRow&) = default;
-};
-
 /// `tokens` tokens of a unit to copy before the step's kernels run, in every layer of an attention
 /// group: token runs of every head, of keys and of values (KvStrides), from token from_token of
 /// unit `from` on to token to_token of unit `to`.

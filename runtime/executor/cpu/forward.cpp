@@ -231,7 +231,7 @@ void CpuForward::linear(std::span<const Linear> jobs, std::size_t tokens) {
 
 void CpuForward::run(std::span<const ForwardChunk> chunks, const KvArena& kv,
                      std::span<float> logits) {
-  check_batch(chunks, kv, model_.config, options_.max_tokens, logits);
+  check_batch(chunks, kv, model_.config, options_.max_tokens, logits.size());
   const FalconH1Config& c = model_.config;
   runs_.clear();
   queries_.clear();

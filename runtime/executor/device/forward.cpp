@@ -3,8 +3,10 @@
 #include "executor/device/forward.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -35,54 +37,104 @@ std::vector<float> tap_major(const TensorView& conv, std::size_t channels, std::
   return out;
 }
 
+/// CTAs of attention below which a GPU is not busy: about one a multiprocessor.
+constexpr std::uint32_t few_ctas = 128;
+
+/// Splits of a sequence of so many tokens, or a few more, so that few numbers serve all lengths.
+std::uint32_t rounded_splits(Tokens tokens) {
+  return std::bit_ceil((tokens + kernels::split_tokens - 1) / kernels::split_tokens);
+}
+
 }  // namespace
 
+template <class T>
+const T* DeviceForward::constants(const std::vector<T>& values) {
+  if (values.empty()) return nullptr;
+  std::byte* const to = device_->allocate(values.size() * sizeof(T));
+  device_->write(to, values.data(), values.size() * sizeof(T));
+  return reinterpret_cast<const T*>(to);
+}
+
+template <class Use>
+void DeviceForward::for_each_matrix(Use&& use) const {
+  use(model_.embed);
+  use(model_.lm_head);
+  for (const LayerWeights& w : model_.layers)
+    for (const TensorView* t :
+         {&w.q, &w.k, &w.v, &w.o, &w.in_proj, &w.out_proj, &w.gate, &w.up, &w.down})
+      use(*t);
+}
+template <class Use>
+void DeviceForward::for_each_activation(Use&& use) {
+  FalconH1Config const& c = model_.config;
+  // A decode step may have more rows than tokens.
+  std::size_t const m = std::max(options_.max_tokens, limits_.max_sequences);
+  use(h_, m * c.hidden);
+  use(u_, m * std::max({c.hidden, c.ssm_width(), c.query_width(), c.intermediate}));
+  use(q_, m * c.query_width());
+  use(kv_, m * 2 * c.kv_width());
+  use(p_, m * c.in_proj_rows());
+  use(c_, m * c.conv_channels());
+  use(y_, m * c.ssm_width());
+  use(o_, m * c.query_width());
+  use(att_, m * c.hidden);
+  use(ssm_, m * c.hidden);
+  use(gate_, m * c.intermediate);
+  use(up_, m * c.intermediate);
+  use(logits_, std::size_t{limits_.max_sequences} * c.vocabulary);
+}
+
 DeviceForward::DeviceForward(ModelTensors model, const ForwardOptions& options,
-                             std::unique_ptr<Device> device, std::uint32_t max_sequences,
-                             Tokens max_position)
-    : model_(std::move(model)),
-      options_(options),
-      device_(std::move(device)),
-      max_sequences_(max_sequences),
-      max_position_(max_position) {
+                             std::unique_ptr<Device> device, const ForwardLimits& limits)
+    : model_(std::move(model)), options_(options), device_(std::move(device)), limits_(limits) {
   FalconH1Config const& c = model_.config;
   if (options.carry == Carry::bf16_at_grid)
     throw DeviceError("carry bf16-at-grid runs on the CPU alone; use fp32 or bf16-per-token");
   if (options.broken != Condition::none)
     throw DeviceError("conditions are broken on the CPU alone");
-  if (options.max_tokens == 0 || max_sequences == 0 || max_position == 0)
+  if (options.max_tokens == 0 || limits.max_sequences == 0 || limits.max_position == 0)
     throw DeviceError("the device executor needs room for at least one token of one sequence");
+  if (options.linear == LinearForm::cublaslt) {
+    device_->prepare_gemm();
+    for_each_matrix([](const TensorView& t) {
+      if (t.dtype != Dtype::bf16)
+        throw DeviceError(
+            "cuBLASLt multiplies BF16 weights here, and this model has others; use "
+            "--linear exact");
+    });
+  }
+  device_->require(needed_bytes());
 
   Rotation const rotation(c.rope_theta, c.head_dim);
-  std::vector<float> cosines(std::size_t{max_position} * rotation.half());
+  std::vector<float> cosines(std::size_t{limits.max_position} * rotation.half());
   std::vector<float> sines(cosines.size());
-  for (Tokens p = 0; p < max_position; ++p)
+  for (Tokens p = 0; p < limits.max_position; ++p)
     rotation.fill(p, &cosines[p * rotation.half()], &sines[p * rotation.half()]);
-  cosines_ = floats(cosines);
-  sines_ = floats(sines);
+  cosines_ = constants(cosines);
+  sines_ = constants(sines);
 
   std::vector<float> factors;
   std::size_t const widths[] = {c.ssm_width(), c.ssm_width(), c.group_width(), c.group_width(),
                                 c.ssm_heads};
   for (std::size_t i = 0; i < 5; ++i)
     factors.insert(factors.end(), widths[i], static_cast<float>(c.ssm_multipliers[i]));
-  factors_ = floats(factors);
+  factors_ = constants(factors);
 
   embed_ = weights(model_.embed, {});
   lm_head_ = weights(model_.lm_head, {});
-  final_norm_ = floats(values_of(model_.final_norm));
+  final_norm_ = constants(values_of(model_.final_norm));
   for (const LayerWeights& from : model_.layers) {
     std::vector<float> a = values_of(from.a_log);
     for (float& v : a) v = -numeric::exp(v);
     Layer to{};
-    to.input_norm = floats(values_of(from.input_norm));
-    to.ff_norm = floats(values_of(from.ff_norm));
-    to.ssm_norm = c.gated_norm ? floats(values_of(from.ssm_norm)) : nullptr;
-    to.conv_weights = floats(tap_major(from.conv, c.conv_channels(), c.conv_width));
-    to.conv_bias = floats(values_of(from.conv_bias));
-    to.a = floats(a);
-    to.d = floats(values_of(from.d));
-    to.dt_bias = floats(values_of(from.dt_bias));
+    to.input_norm = constants(values_of(from.input_norm));
+    to.ff_norm = constants(values_of(from.ff_norm));
+    to.ssm_norm = c.gated_norm ? constants(values_of(from.ssm_norm)) : nullptr;
+    to.conv_weights = constants(tap_major(from.conv, c.conv_channels(), c.conv_width));
+    to.conv_bias = constants(values_of(from.conv_bias));
+    to.a = constants(a);
+    to.d = constants(values_of(from.d));
+    to.dt_bias = constants(values_of(from.dt_bias));
     to.q = weights(from.q, from.q_bias);
     to.k = weights(from.k, from.k_bias);
     to.v = weights(from.v, from.v_bias);
@@ -95,37 +147,27 @@ DeviceForward::DeviceForward(ModelTensors model, const ForwardOptions& options,
     layers_.push_back(to);
   }
 
-  auto const rows = [&](std::size_t count, std::size_t width) {
-    return reinterpret_cast<float*>(device_->allocate(count * width * sizeof(float)));
-  };
-  std::size_t const m = options.max_tokens;
-  h_ = rows(m, c.hidden);
-  u_ = rows(m, std::max({c.hidden, c.ssm_width(), c.intermediate}));
-  q_ = rows(m, c.query_width());
-  kv_ = rows(m, 2 * std::size_t{c.kv_width()});
-  p_ = rows(m, c.in_proj_rows());
-  c_ = rows(m, c.conv_channels());
-  y_ = rows(m, c.ssm_width());
-  o_ = rows(m, c.query_width());
-  att_ = rows(m, c.hidden);
-  ssm_ = rows(m, c.hidden);
-  gate_ = rows(m, c.intermediate);
-  up_ = rows(m, c.intermediate);
-  logits_ = rows(std::min<std::size_t>(m, max_sequences), c.vocabulary);
-}
-
-const float* DeviceForward::floats(const std::vector<float>& values) {
-  if (values.empty()) return nullptr;
-  std::byte* const to = device_->allocate(values.size() * sizeof(float));
-  device_->upload(to, values.data(), values.size() * sizeof(float));
-  return reinterpret_cast<const float*>(to);
+  for_each_activation([&](float*& rows, std::size_t floats) {
+    rows = reinterpret_cast<float*>(device_->allocate(floats * sizeof(float)));
+  });
+  splits_ = device_->allocate(split_bytes());
+  candidates_ = reinterpret_cast<kernels::Candidate*>(
+      device_->allocate(std::size_t{limits.max_sequences} *
+                        kernels::greedy_candidates(c.vocabulary) * sizeof(kernels::Candidate)));
+  choices_ = reinterpret_cast<std::int32_t*>(
+      device_->allocate(limits.max_sequences * sizeof(std::int32_t)));
+  std::vector<std::int32_t> counted(std::size_t{limits.max_sequences} + 1);
+  std::iota(counted.begin(), counted.end(), 0);
+  counted_ = constants(counted);
+  ones_ = constants(std::vector<std::int32_t>(limits.max_sequences, 1));
+  of_row_.resize(limits.max_sequences);
 }
 
 DeviceForward::Weights DeviceForward::weights(const TensorView& tensor, const TensorView& bias) {
   Weights w;
-  w.bias = floats(values_of(bias));
+  w.bias = constants(values_of(bias));
   if (tensor.dtype == Dtype::f16) {  // exact in FP32; the kernels have no FP16
-    w.data = floats(values_of(tensor));
+    w.data = constants(values_of(tensor));
     w.type = ElementType::f32;
     return w;
   }
@@ -135,152 +177,281 @@ DeviceForward::Weights DeviceForward::weights(const TensorView& tensor, const Te
   return w;
 }
 
-void DeviceForward::build(std::span<const ForwardChunk> chunks) {
-  if (chunks.size() > max_sequences_)
+std::uint32_t DeviceForward::side_by_side_rows() const noexcept {
+  return std::min(limits_.max_sequences, few_ctas / model_.config.kv_heads);
+}
+std::size_t DeviceForward::split_bytes() const noexcept {
+  FalconH1Config const& c = model_.config;
+  return kernels::split_results_bytes(side_by_side_rows(), c.heads, c.head_dim,
+                                      rounded_splits(limits_.max_position));
+}
+
+std::size_t DeviceForward::needed_bytes() {
+  FalconH1Config const& c = model_.config;
+  std::size_t bytes = limits_.unit_bytes + split_bytes() +
+                      std::size_t{limits_.max_position} * c.head_dim * sizeof(float);
+  for_each_activation([&](float*&, std::size_t floats) { bytes += floats * sizeof(float); });
+  for_each_matrix([&](const TensorView& t) {
+    bytes += static_cast<std::size_t>(t.elements()) * (t.dtype == Dtype::bf16 ? 2 : 4);
+  });
+  return bytes;
+}
+
+DeviceForward::Staged DeviceForward::staged(std::size_t bytes) {
+  return {device_->staging(bytes), device_->allocate(bytes), bytes};
+}
+
+void DeviceForward::send(const Staged& memory, std::size_t bytes) {
+  uploading_ = true;
+  uploads_.bytes += bytes;
+  device_->upload(memory.device, memory.host, bytes);
+}
+
+void DeviceForward::settle() {
+  if (uploading_) device_->wait();  // a step did not reach its end
+  uploading_ = false;
+}
+
+void DeviceForward::follow(const StepTables& tables) {
+  if (tables_ == nullptr) {
+    if (tables.shape.rows != limits_.max_sequences)
+      throw DeviceError("tables of " + std::to_string(tables.shape.rows) + " rows for " +
+                        std::to_string(limits_.max_sequences) + " sequences");
+    shape_ = tables.shape;
+    std::vector<std::int32_t> const absent(static_cast<std::size_t>(shape_.entries()), -1);
+    std::size_t const bytes = absent.size() * sizeof(std::int32_t);
+    tables_ = reinterpret_cast<std::int32_t*>(device_->allocate(bytes));
+    device_->write(tables_, absent.data(), bytes);
+    changes_ = staged(bytes + shape_.rows * sizeof(kernels::CopyItem));
+    std::size_t const kept = std::size_t{shape_.rows} * (shape_.checkpoints + 1);
+    arrays_ = staged((3 * std::size_t{options_.max_tokens} + 4 * (shape_.rows + std::size_t{1}) +
+                      kept * static_cast<std::size_t>(shape_.group_entries() + 1)) *
+                     sizeof(std::int32_t));
+  }
+  if (tables.shape != shape_) throw DeviceError("the tables of a forward pass keep their shape");
+  if (tables.changed.empty()) return;
+  settle();
+  // The runs behind the list of them: one copy and one kernel, however many rows changed.
+  auto* const items = reinterpret_cast<kernels::CopyItem*>(changes_.host);
+  std::size_t at = tables.changed.size() * sizeof(kernels::CopyItem);
+  kernels::CopyList list;
+  for (const ChangedRow& row : tables.changed) {
+    std::int64_t const entry = row.row * shape_.row_entries() + row.first;
+    std::size_t const bytes = static_cast<std::size_t>(row.count) * sizeof(std::int32_t);
+    std::memcpy(changes_.host + at, tables.entries.data() + entry, bytes);
+    items[list.count++] = {changes_.device + at, reinterpret_cast<std::byte*>(tables_ + entry),
+                           static_cast<std::int64_t>(bytes)};
+    list.most_bytes = std::max(list.most_bytes, static_cast<std::int64_t>(bytes));
+    at += bytes;
+  }
+  send(changes_, at);
+  list.items = reinterpret_cast<const kernels::CopyItem*>(changes_.device);
+  device_->run(list);
+  uploads_.table_rows += list.count;
+}
+
+void DeviceForward::plan(std::span<const ForwardChunk> chunks) {
+  if (chunks.size() > limits_.max_sequences)
     throw DeviceError("a batch of " + std::to_string(chunks.size()) +
-                      " sequences; the device has " + std::to_string(max_sequences_) + " rows");
-  std::size_t tokens = 0;
-  std::size_t columns = 0;
-  std::size_t kept = 0;
+                      " sequences; the device has " + std::to_string(limits_.max_sequences) +
+                      " rows");
   states_ = nullptr;
-  longest_ = samples_ = 0;
+  tokens_ = kept_ = samples_ = longest_ = 0;
+  std::size_t end = 0;        // of the longest sequence
+  std::uint32_t highest = 0;  // row
+  decode_ = true;
+  std::fill(of_row_.begin(), of_row_.end(), nullptr);
   auto const use = [&](const StateRow& row) {
     if (states_ != nullptr && states_ != row.arena)
       throw DeviceError("the states of a batch lie in two arenas; the device takes one");
     states_ = row.arena;
   };
   for (const ForwardChunk& chunk : chunks) {
-    if (chunk.begin + chunk.tokens.size() > max_position_)
-      throw DeviceError("a sequence of " + std::to_string(chunk.begin + chunk.tokens.size()) +
-                        " tokens; the device has angles for " + std::to_string(max_position_));
+    if (chunk.row < 0 || static_cast<std::size_t>(chunk.row) >= of_row_.size() ||
+        of_row_[static_cast<std::size_t>(chunk.row)] != nullptr)
+      throw DeviceError("a sequence of the batch has no row of the tables to itself");
+    of_row_[static_cast<std::size_t>(chunk.row)] = &chunk;
+    highest = std::max(highest, static_cast<std::uint32_t>(chunk.row));
+    end = std::max(end, chunk.begin + chunk.tokens.size());
     if (chunk.targets.empty())
       throw DeviceError("a sequence of the batch keeps no state; the device needs a place for it");
-    tokens += chunk.tokens.size();
-    columns = std::max(columns, chunk.blocks.size());
-    kept += chunk.targets.size();
+    auto const count = static_cast<std::uint32_t>(chunk.tokens.size());
+    tokens_ += count;
+    kept_ += static_cast<std::uint32_t>(chunk.targets.size());
     samples_ += chunk.logits ? 1 : 0;
-    longest_ = std::max(longest_, static_cast<std::uint32_t>(chunk.tokens.size()));
+    longest_ = std::max(longest_, count);
+    decode_ = decode_ && count == 1 && chunk.targets.size() == 1;
     if (chunk.begin > 0) use(chunk.source);
     for (const StateTarget& target : chunk.targets) use(target.row);
   }
-  chunks_ = static_cast<std::uint32_t>(chunks.size());
-  columns_ = static_cast<std::uint32_t>(columns);
-  kept_ = static_cast<std::uint32_t>(kept);
-  members_ = states_ == nullptr ? 1 : states_->ssm.map.members();
-  lines_ = 1;
-  if (states_ != nullptr && states_->conv.part_bytes > 0)
-    for (const ForwardChunk& chunk : chunks)
-      for (const StateTarget& target : chunk.targets)
-        lines_ = std::max(lines_, static_cast<std::uint32_t>(target.row.lines.size()));
+  if (end > limits_.max_position)
+    throw DeviceError("a sequence of " + std::to_string(end) +
+                      " tokens; the device has angles for " + std::to_string(limits_.max_position));
+  rows_ = decode_ ? padded_rows(highest + 1, limits_.max_sequences) : highest + 1;
+  // Few sequences keep a GPU busy only with their splits side by side.
+  std::uint32_t const splits = rounded_splits(static_cast<Tokens>(end));
+  attention_splits_ = decode_ && rows_ <= side_by_side_rows() && splits > 1 ? splits : 0;
+}
 
-  // One array, uploaded at once; places first, then content.
-  std::vector<std::pair<std::int32_t**, std::size_t>> const parts = {
-      {&at_.ids, tokens},
-      {&at_.positions, tokens},
-      {&at_.token_rows, tokens},
-      {&at_.first, std::size_t{chunks_} + 1},
-      {&at_.begin, chunks_},
-      {&at_.blocks, std::size_t{chunks_} * columns_},
-      {&at_.valid_until, chunks_},
-      {&at_.tails, std::size_t{chunks_} * 2},
-      {&at_.source_pages, std::size_t{chunks_} * members_},
-      {&at_.source_lines, std::size_t{chunks_} * lines_},
-      {&at_.kept_first, std::size_t{chunks_} + 1},
-      {&at_.kept_after, kept_},
-      {&at_.kept_pages, std::size_t{kept_} * members_},
-      {&at_.kept_lines, std::size_t{kept_} * lines_},
-      {&at_.sampled, samples_},
-  };
-  std::size_t count = 0;
-  for (auto const& [place, size] : parts) count += size;
-  if (count > device_integer_count_) {
-    device_integer_count_ = 2 * count;
-    device_integers_ = reinterpret_cast<std::int32_t*>(
-        device_->allocate(device_integer_count_ * sizeof(std::int32_t)));
+std::int32_t* DeviceForward::part(std::size_t count, const std::int32_t** on_device) {
+  std::size_t const at = used_;
+  used_ += count;
+  if (used_ * sizeof(std::int32_t) > arrays_.bytes)
+    throw DeviceError("a step leaves more states than the tables have checkpoints");
+  *on_device = reinterpret_cast<const std::int32_t*>(arrays_.device) + at;
+  return reinterpret_cast<std::int32_t*>(arrays_.host) + at;
+}
+
+void DeviceForward::write_decode(std::span<const ForwardChunk> chunks) {
+  std::int32_t* const ids = part(rows_, &at_.ids);
+  std::int32_t* const positions = part(rows_, &at_.positions);
+  std::int32_t* sampled = part(rows_, &at_.sampled);
+  std::fill_n(ids, 3 * std::size_t{rows_}, -1);
+  for (const ForwardChunk& chunk : chunks) {
+    ids[chunk.row] = static_cast<std::int32_t>(chunk.tokens.front());
+    positions[chunk.row] = static_cast<std::int32_t>(chunk.begin);
+    if (chunk.logits) *sampled++ = chunk.row;
   }
-  integers_.assign(count, -1);
-  std::int32_t* next = integers_.data();
-  for (auto const& [place, size] : parts) {
-    *place = next;
-    next += size;
-  }
-  auto const copy = [](std::span<const std::int32_t> from, std::int32_t* to) {
-    std::copy(from.begin(), from.end(), to);
-  };
+  tokens_ = samples_ = rows_;
+}
+
+void DeviceForward::write_runs(std::span<const ForwardChunk> chunks) {
+  std::size_t const members = shape_.members;
+  std::size_t const lines = shape_.lines;
+  std::int32_t* const ids = part(tokens_, &at_.ids);
+  std::int32_t* const positions = part(tokens_, &at_.positions);
+  std::int32_t* const token_rows = part(tokens_, &at_.token_rows);
+  std::int32_t* const first = part(rows_ + std::size_t{1}, &at_.first);
+  std::int32_t* const begin = part(rows_, &at_.begin);
+  std::int32_t* const kept_first = part(rows_ + std::size_t{1}, &at_.kept_first);
+  std::int32_t* const kept_after = part(kept_, &at_.kept_after);
+  std::int32_t* pages = part(kept_ * members, &at_.kept_pages);
+  std::int32_t* line = part(kept_ * lines, &at_.kept_lines);
+  std::int32_t* sampled = part(samples_, &at_.sampled);
   std::int32_t token = 0;
-  std::int32_t target = 0;
-  std::size_t sample = 0;
-  for (std::uint32_t r = 0; r < chunks_; ++r) {
-    const ForwardChunk& chunk = chunks[r];
-    auto const row = static_cast<std::int32_t>(r);
-    at_.first[r] = token;
-    at_.begin[r] = static_cast<std::int32_t>(chunk.begin);
-    at_.valid_until[r] = static_cast<std::int32_t>(chunk.kv_valid_until);
-    at_.tails[std::size_t{r} * 2] = chunk.tail.from;
-    at_.tails[std::size_t{r} * 2 + 1] = chunk.tail.shift;
-    for (std::size_t t = 0; t < chunk.tokens.size(); ++t, ++token) {
-      at_.ids[token] = static_cast<std::int32_t>(chunk.tokens[t]);
-      at_.positions[token] = static_cast<std::int32_t>(chunk.begin + t);
-      at_.token_rows[token] = row;
+  std::int32_t kept = 0;
+  for (std::uint32_t r = 0; r < rows_; ++r) {
+    first[r] = token;
+    kept_first[r] = kept;
+    begin[r] = -1;
+    const ForwardChunk* const chunk = of_row_[r];
+    if (chunk == nullptr) continue;
+    begin[r] = static_cast<std::int32_t>(chunk->begin);
+    for (std::size_t t = 0; t < chunk->tokens.size(); ++t, ++token) {
+      ids[token] = static_cast<std::int32_t>(chunk->tokens[t]);
+      positions[token] = static_cast<std::int32_t>(chunk->begin + t);
+      token_rows[token] = chunk->row;
     }
-    copy(chunk.blocks, at_.blocks + std::size_t{r} * columns_);
-    if (chunk.begin > 0) {
-      copy(chunk.source.pages.first(members_), at_.source_pages + std::size_t{r} * members_);
-      copy(chunk.source.lines.first(lines_), at_.source_lines + std::size_t{r} * lines_);
+    for (const StateTarget& target : chunk->targets) {
+      kept_after[kept++] = static_cast<std::int32_t>(target.boundary - chunk->begin);
+      pages = std::copy_n(target.row.pages.begin(), members, pages);
+      line = std::copy_n(target.row.lines.begin(), lines, line);
     }
-    at_.kept_first[r] = target;
-    for (const StateTarget& t : chunk.targets) {
-      auto const i = static_cast<std::size_t>(target++);
-      at_.kept_after[i] = static_cast<std::int32_t>(t.boundary - chunk.begin);
-      copy(t.row.pages.first(members_), at_.kept_pages + i * members_);
-      copy(t.row.lines.first(lines_), at_.kept_lines + i * lines_);
-    }
-    if (chunk.logits) at_.sampled[sample++] = token - 1;
   }
-  at_.first[chunks_] = token;
-  at_.kept_first[chunks_] = target;
-  device_->upload(device_integers_, integers_.data(), count * sizeof(std::int32_t));
-  for (auto const& [place, size] : parts) *place = device_integers_ + (*place - integers_.data());
+  first[rows_] = token;
+  kept_first[rows_] = kept;
+  for (const ForwardChunk& chunk : chunks)
+    if (chunk.logits) *sampled++ = first[chunk.row + 1] - 1;
 }
 
 void DeviceForward::linear(const Weights& w, std::uint32_t rows, std::uint32_t columns,
                            const float* x, float* y, std::int64_t y_stride, std::uint32_t tokens,
                            double scale, double post) {
-  kernels::LinearJob job;
+  if (options_.linear == LinearForm::exact) {
+    kernels::LinearJob job;
+    job.weights = w.data;
+    job.type = w.type;
+    if (options_.linear_input == LinearInput::bf16) job.input = w.type;
+    job.rows = rows;
+    job.columns = columns;
+    job.x = {x, columns};
+    job.y = {y, y_stride};
+    job.tokens = tokens;
+    job.scale = static_cast<float>(scale);
+    job.bias = w.bias;
+    job.post = static_cast<float>(post);
+    return device_->run(job);
+  }
+  GemmJob job;
   job.weights = w.data;
-  job.type = w.type;
-  if (options_.linear_input == LinearInput::bf16) job.input = w.type;
+  job.x = x;
+  job.y = y;
+  job.y_stride = y_stride;
+  job.scale = static_cast<float>(w.bias == nullptr ? scale * post : scale);
+  job.tokens = tokens;
   job.rows = rows;
   job.columns = columns;
-  job.x = {x, columns};
-  job.y = {y, y_stride};
-  job.tokens = tokens;
-  job.scale = static_cast<float>(scale);
-  job.bias = w.bias;
-  job.post = static_cast<float>(post);
   device_->run(job);
+  if (w.bias == nullptr) return;
+  kernels::ScaleRows rest;
+  rest.x = {y, y_stride};
+  rest.bias = w.bias;
+  rest.post = static_cast<float>(post);
+  rest.rows = tokens;
+  rest.n = rows;
+  device_->run(rest);
 }
 
 void DeviceForward::run(std::span<const ForwardChunk> chunks, const KvArena& kv,
                         std::span<float> logits) {
-  check_batch(chunks, kv, model_.config, options_.max_tokens, logits);
-  if (chunks.empty()) return;
-  build(chunks);
-  FalconH1Config const& c = model_.config;
-  auto const tokens = static_cast<std::uint32_t>(
-      integers_[static_cast<std::size_t>(at_.first + chunks_ - device_integers_)]);
+  check_batch(chunks, kv, model_.config, options_.max_tokens, logits.size());
+  if (std::uint32_t const wanted = compute(chunks, kv, false); wanted != 0)
+    device_->download(logits.data(), logits_,
+                      std::size_t{wanted} * model_.config.vocabulary * sizeof(float));
+  else
+    device_->wait();
+  uploading_ = false;
+}
 
+void DeviceForward::choose(std::span<const ForwardChunk> chunks, const KvArena& kv,
+                           std::span<TokenId> choices) {
+  check_batch(chunks, kv, model_.config, options_.max_tokens,
+              choices.size() * model_.config.vocabulary);
+  if (std::uint32_t const wanted = compute(chunks, kv, true); wanted != 0)
+    device_->download(choices.data(), choices_, std::size_t{wanted} * sizeof(TokenId));
+  else
+    device_->wait();
+  uploading_ = false;
+}
+
+std::uint32_t DeviceForward::compute(std::span<const ForwardChunk> chunks, const KvArena& kv,
+                                     bool choose) {
+  if (chunks.empty()) return 0;
+  if (tables_ == nullptr) throw DeviceError("a device computes with tables; it got none");
+  settle();
+  plan(chunks);
+  std::uint32_t const wanted = samples_;
+  choose_ = choose;
+  used_ = 0;
+  if (decode_)
+    write_decode(chunks);
+  else
+    write_runs(chunks);
+  send(arrays_, used_ * sizeof(std::int32_t));
+  if (!decode_) {
+    queue(kv);
+    return wanted;
+  }
+  RecordingKey const key = {
+      std::uint64_t{rows_} << 32 | attention_splits_ << 1 | (choose ? 1U : 0U),
+      reinterpret_cast<std::uintptr_t>(kv.blocks.base), reinterpret_cast<std::uintptr_t>(states_)};
+  device_->run_recorded(key, [this, &kv] { queue(kv); });
+  return wanted;
+}
+
+void DeviceForward::queue(const KvArena& kv) {
+  FalconH1Config const& c = model_.config;
   kernels::EmbeddingJob embed;
   embed.table = embed_.data;
   embed.type = embed_.type;
   embed.ids = at_.ids;
   embed.multiplier = static_cast<float>(c.embedding_multiplier);
   embed.out = {h_, c.hidden};
-  embed.rows = tokens;
+  embed.rows = tokens_;
   embed.n = c.hidden;
   device_->run(embed);
-  for (std::size_t l = 0; l < layers_.size(); ++l) run_layer(l, kv, tokens);
-  if (samples_ == 0) return device_->wait();
+  for (std::size_t l = 0; l < layers_.size(); ++l) queue_layer(l, kv);
+  if (samples_ == 0) return;
 
   kernels::RmsNormJob norm;
   norm.h = {h_, c.hidden};
@@ -288,6 +459,7 @@ void DeviceForward::run(std::span<const ForwardChunk> chunks, const KvArena& kv,
   norm.weight = final_norm_;
   norm.epsilon = static_cast<float>(c.norm_epsilon);
   norm.out = u_;
+  norm.type = input_type();
   norm.out_stride = c.hidden;
   norm.rows_of = at_.sampled;
   norm.rows = samples_;
@@ -295,14 +467,21 @@ void DeviceForward::run(std::span<const ForwardChunk> chunks, const KvArena& kv,
   device_->run(norm);
   linear(lm_head_, c.vocabulary, c.hidden, u_, logits_, c.vocabulary, samples_,
          c.lm_head_multiplier, 1);
-  device_->download(logits.data(), logits_, std::size_t{samples_} * c.vocabulary * sizeof(float));
+  if (!choose_) return;
+  kernels::GreedyRows greedy;
+  greedy.logits = {logits_, c.vocabulary};
+  greedy.ids = choices_;
+  greedy.candidates = candidates_;
+  greedy.rows = samples_;
+  greedy.n = c.vocabulary;
+  device_->run(greedy);
 }
 
-void DeviceForward::run_layer(std::size_t l, const KvArena& kv, std::uint32_t tokens) {
+void DeviceForward::queue_layer(std::size_t l, const KvArena& kv) {
   FalconH1Config const& c = model_.config;
   Layer const& w = layers_[l];
   auto const epsilon = static_cast<float>(c.norm_epsilon);
-  bool const decode = longest_ == 1;
+  std::uint32_t const tokens = tokens_;
   std::int64_t const offset = static_cast<std::int64_t>(l);
 
   // The layer before left its second half to be added.
@@ -315,6 +494,7 @@ void DeviceForward::run_layer(std::size_t l, const KvArena& kv, std::uint32_t to
   norm.weight = w.input_norm;
   norm.epsilon = epsilon;
   norm.out = u_;
+  norm.type = input_type();
   norm.out_stride = c.hidden;
   norm.rows = tokens;
   norm.n = c.hidden;
@@ -338,10 +518,9 @@ void DeviceForward::run_layer(std::size_t l, const KvArena& kv, std::uint32_t to
 
   AttentionBlocks blocks = kv.blocks;
   blocks.base += offset * kv.layer_stride;
-  blocks.units = at_.blocks;
-  blocks.row_stride = columns_;
-  blocks.tails = at_.tails;
-  blocks.tail_stride = 2;
+  blocks.units = tables_ + shape_.attention();
+  blocks.row_stride = blocks.tail_stride = shape_.row_entries();
+  blocks.tails = tables_ + BatchShape::tail();
   kernels::RotationJob rotation;
   rotation.q = {q_, c.query_width()};
   rotation.q_out = {q_, c.query_width()};
@@ -350,8 +529,8 @@ void DeviceForward::run_layer(std::size_t l, const KvArena& kv, std::uint32_t to
   rotation.cosines = cosines_;
   rotation.sines = sines_;
   rotation.positions = at_.positions;
-  rotation.table_rows = at_.token_rows;
-  rotation.to = {blocks, at_.valid_until};
+  rotation.table_rows = decode_ ? nullptr : at_.token_rows;
+  rotation.to = {blocks, tables_ + BatchShape::valid_until(), shape_.row_entries()};
   rotation.type = element_type(kv.dtype);
   rotation.tokens = tokens;
   rotation.heads = c.heads;
@@ -385,57 +564,63 @@ void DeviceForward::run_layer(std::size_t l, const KvArena& kv, std::uint32_t to
   in.heads = c.ssm_heads;
   in.groups = c.ssm_groups;
   in.rows = c.ssm_head_dim;
-  SsmPages<> pages = states_->ssm;
-  pages.base += offset * states_->ssm_layer_stride;
-  pages.row_stride = members_;
-  ConvLines lines = states_->conv;
-  lines.base += offset * states_->conv_layer_stride;
-  lines.row_stride = lines_;
-  auto const of_rows = [](auto view, const std::int32_t* table) {
-    if constexpr (std::is_same_v<decltype(view), ConvLines>)
-      view.lines = table;
-    else
-      view.pages = table;
+  // States in rows of a table: `entries` from one row to the next.
+  auto const pages = [&](const std::int32_t* table, std::int64_t entries) {
+    SsmPages<> view = states_->ssm;
+    view.base += offset * states_->ssm_layer_stride;
+    view.pages = table;
+    view.row_stride = entries;
     return view;
   };
-  // A decode step keeps one state a sequence, unless it crosses a boundary.
-  bool const is_step = decode && kept_ == chunks_;
-  if (is_step) {
+  auto const lines = [&](const std::int32_t* table, std::int64_t entries) {
+    ConvLines view = states_->conv;
+    view.base += offset * states_->conv_layer_stride;
+    view.lines = table;
+    view.row_stride = entries;
+    return view;
+  };
+  std::int64_t const row = shape_.row_entries();
+  auto const source = tables_ + shape_.source();
+  auto const destination = tables_ + shape_.destination();
+  kernels::StateUpdateJob update;
+  update.in = in;
+  update.source = pages(source, row);
+  update.destination = pages(destination, row);
+  update.sequences = rows_;
+  update.state = c.ssm_state;
+  update.type = element_type(states_->ssm_dtype);
+  if (decode_) {
     kernels::ConvolutionStepJob step;
     static_cast<kernels::ConvolutionInputs&>(step) = conv;
-    step.source = of_rows(lines, at_.source_lines);
-    step.destination = of_rows(lines, at_.kept_lines);
-    step.sequences = chunks_;
+    step.source = lines(source + shape_.members, row);
+    step.destination = lines(destination + shape_.members, row);
+    step.sequences = rows_;
     step.type = element_type(states_->conv_dtype);
     device_->run(step);
   } else {
     kernels::ConvolutionRunsJob runs;
     static_cast<kernels::ConvolutionInputs&>(runs) = conv;
     runs.token_begin = at_.first;
-    runs.source = of_rows(lines, at_.source_lines);
+    runs.source = lines(source + shape_.members, row);
     runs.store_begin = at_.kept_first;
     runs.store_after = at_.kept_after;
-    runs.stores = of_rows(lines, at_.kept_lines);
-    runs.sequences = chunks_;
+    runs.stores = lines(at_.kept_lines, shape_.lines);
+    runs.sequences = rows_;
     runs.most_tokens = longest_;
     runs.type = element_type(states_->conv_dtype);
     device_->run(runs);
   }
-  kernels::StateUpdateJob update;
-  update.in = in;
-  update.source = of_rows(pages, at_.source_pages);
-  update.destination = of_rows(pages, at_.kept_pages);
-  update.sequences = chunks_;
-  update.state = c.ssm_state;
-  update.type = element_type(states_->ssm_dtype);
-  if (is_step && kernels::with_kernel(update, [](const auto&) {})) {
+  if (decode_ && kernels::with_kernel(update, [](const auto&) {})) {
     device_->run(update);
   } else {
+    // A shape that the decode kernel does not take is a run of one token a row.
     kernels::StateScanJob scan;
     scan.in = in;
-    scan.runs = {at_.first, chunks_};
+    scan.runs = {decode_ ? counted_ : at_.first, rows_};
     scan.source = update.source;
-    scan.kept = {update.destination, at_.kept_first, at_.kept_after};
+    scan.kept = decode_ ? kernels::KeptStates<>{update.destination, counted_, ones_}
+                        : kernels::KeptStates<>{pages(at_.kept_pages, shape_.members),
+                                                at_.kept_first, at_.kept_after};
     scan.state = c.ssm_state;
     scan.type = update.type;
     device_->run(scan);
@@ -443,20 +628,39 @@ void DeviceForward::run_layer(std::size_t l, const KvArena& kv, std::uint32_t to
 
   kernels::AttentionJob attention;
   attention.batch.blocks = blocks;
-  attention.batch.position = at_.begin;
-  attention.batch.first = decode ? nullptr : at_.first;
+  attention.batch.position = decode_ ? at_.positions : at_.begin;
+  attention.batch.first = decode_ ? nullptr : at_.first;
   attention.batch.q = q_;
   attention.batch.q_stride = c.query_width();
   attention.batch.out = o_;
   attention.batch.out_stride = c.query_width();
   attention.batch.scale = 1.0F / std::sqrt(static_cast<float>(c.head_dim));
-  attention.batch.sequences = chunks_;
+  attention.batch.sequences = rows_;
   attention.batch.kv_heads = c.kv_heads;
   attention.batch.group = c.heads / c.kv_heads;
   attention.type = element_type(kv.dtype);
   attention.head_dim = c.head_dim;
   attention.most_queries = longest_;
+  if (attention_splits_ != 0) {
+    attention.results =
+        kernels::split_results(splits_, rows_, c.heads, c.head_dim, attention_splits_);
+    if (!kernels::with_kernel(attention, [](const auto&) {})) attention.results = {};
+  }
   device_->run(attention);
+
+  const float* attended = o_;
+  if (options_.linear == LinearForm::cublaslt) {
+    kernels::RoundRows round;
+    round.x = {o_, c.query_width()};
+    round.out = reinterpret_cast<kernels::Bf16*>(u_);
+    round.out_stride = c.query_width();
+    round.rows = tokens;
+    round.n = c.query_width();
+    device_->run(round);
+    attended = u_;
+  }
+  linear(w.o, c.hidden, c.query_width(), attended, att_, c.hidden, tokens, 1,
+         c.attention_out_multiplier);
 
   kernels::GatedNormJob gated;
   gated.y = {y_, c.ssm_width()};
@@ -465,12 +669,12 @@ void DeviceForward::run_layer(std::size_t l, const KvArena& kv, std::uint32_t to
   gated.norm_before_gate = c.norm_before_gate;
   gated.epsilon = epsilon;
   gated.out = u_;
+  gated.type = input_type();
   gated.out_stride = c.ssm_width();
   gated.rows = tokens;
   gated.width = c.ssm_width();
   gated.groups = c.ssm_groups;
   device_->run(gated);
-  linear(w.o, c.hidden, c.query_width(), o_, att_, c.hidden, tokens, 1, c.attention_out_multiplier);
   linear(w.out_proj, c.hidden, c.ssm_width(), u_, ssm_, c.hidden, tokens, 1, c.ssm_out_multiplier);
 
   norm.a = {ssm_, c.hidden};
@@ -483,12 +687,13 @@ void DeviceForward::run_layer(std::size_t l, const KvArena& kv, std::uint32_t to
   kernels::SiluProductJob product;
   product.gate = {gate_, c.intermediate};
   product.up = {up_, c.intermediate};
-  product.out = gate_;
+  product.out = u_;
+  product.type = input_type();
   product.out_stride = c.intermediate;
   product.rows = tokens;
   product.n = c.intermediate;
   device_->run(product);
-  linear(w.down, c.hidden, c.intermediate, gate_, att_, c.hidden, tokens, 1, c.down_multiplier);
+  linear(w.down, c.hidden, c.intermediate, u_, att_, c.hidden, tokens, 1, c.down_multiplier);
 }
 
 }  // namespace hybridstate::runtime::device

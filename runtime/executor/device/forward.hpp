@@ -9,28 +9,47 @@
 
 #include "executor/device/device.hpp"
 #include "executor/forward_pass.hpp"
+#include "executor/padded_rows.hpp"
 
 namespace hybridstate::runtime::device {
+
+/// What went to the device, since the start.
+struct UploadCounts {
+  std::uint64_t bytes = 0;       ///< of tables and of what changes with every step
+  std::uint64_t table_rows = 0;  ///< changed ones
+};
 
 /// The forward pass of Falcon-H1 as kernels of a device. Every reduction has the order of the CPU
 /// executor's (kernels.hpp there), so that logits, states, keys and values are the same bits.
 ///
+/// The device keeps a copy of the step's tables (follow()), from which kernels read. A step in
+/// which every chunk is one token that leaves one state runs through a recording: its arguments
+/// depend on the padded number of rows and the rounded length of the longest sequence alone. Rows
+/// without a sequence are padding.
+///
+/// With LinearForm::cublaslt, inputs of linears are rounded to BF16, and the bits are others.
+///
 /// Carries: fp32 and bf16-per-token. The units that chunks name lie in memory of the device.
 class DeviceForward final : public ForwardPass {
  public:
-  /// Throws DeviceError when the device's memory does not hold the weights and activations, or for
-  /// options that the kernels do not have; ModelError for a model that they do not take.
-  /// `max_sequences`: chunks of a batch. `max_position`: tokens of the longest sequence.
+  /// Throws DeviceError when the device's memory does not hold weights, units and activations, or
+  /// for options that the kernels do not have; ModelError for a model that they do not take.
   DeviceForward(ModelTensors model, const ForwardOptions& options, std::unique_ptr<Device> device,
-                std::uint32_t max_sequences, Tokens max_position);
+                const ForwardLimits& limits);
 
   const FalconH1Config& config() const noexcept override { return model_.config; }
   void run(std::span<const ForwardChunk> chunks, const KvArena& kv,
            std::span<float> logits) override;
+  void choose(std::span<const ForwardChunk> chunks, const KvArena& kv,
+              std::span<TokenId> choices) override;
+  void follow(const StepTables& tables) override;
   std::byte* allocate(std::size_t bytes) override { return device_->allocate(bytes); }
   void copy(std::byte* to, const std::byte* from, std::size_t bytes) override {
     device_->copy(to, from, bytes);
   }
+
+  const UploadCounts& uploads() const noexcept { return uploads_; }
+  const RecordingCounts& recordings() const noexcept { return device_->recording_counts(); }
 
  private:
   struct Weights {
@@ -44,45 +63,86 @@ class DeviceForward final : public ForwardPass {
     const float *a, *d, *dt_bias;           ///< a = -exp(A_log)
     Weights q, k, v, o, in_proj, out_proj, gate, up, down;
   };
-  /// Where the tables of a step lie in the uploaded integers.
-  struct Tables {
-    std::int32_t *ids, *positions, *token_rows;  ///< [tokens]
-    std::int32_t *first, *begin;                 ///< [chunks + 1], [chunks]
-    std::int32_t *blocks, *valid_until;          ///< [chunks][columns], [chunks]
-    std::int32_t* tails;                         ///< [chunks] TailPlace
-    std::int32_t *source_pages, *source_lines;   ///< [chunks][members], [chunks][lines]
-    std::int32_t *kept_first, *kept_after;       ///< [chunks + 1], [targets]
-    std::int32_t *kept_pages, *kept_lines;       ///< [targets][members], [targets][lines]
-    std::int32_t* sampled;                       ///< [chunks that want logits]: token rows
+  /// Memory of the device, and memory of the host that is uploaded into it.
+  struct Staged {
+    std::byte* host = nullptr;
+    std::byte* device = nullptr;
+    std::size_t bytes = 0;
+  };
+  /// What changes with every step, on the device. R rows; a decode step has a token a row.
+  struct StepArrays {
+    const std::int32_t *ids, *positions;  ///< [tokens]; of padding: -1
+    const std::int32_t* sampled;          ///< [samples]: token rows; decode: [R], -1 behind them
+    // Of other steps:
+    const std::int32_t* token_rows;               ///< [tokens]
+    const std::int32_t *first, *begin;            ///< [R + 1], [R]
+    const std::int32_t *kept_first, *kept_after;  ///< [R + 1], [kept]
+    const std::int32_t *kept_pages, *kept_lines;  ///< [kept][members], [kept][lines]
   };
 
-  const float* floats(const std::vector<float>& values);
+  template <class Use>
+  void for_each_matrix(Use&& use) const;
+  /// Calls use(pointer, floats) for every array of activations.
+  template <class Use>
+  void for_each_activation(Use&& use);
+  std::uint32_t side_by_side_rows() const noexcept;
+  std::size_t split_bytes() const noexcept;
+  std::size_t needed_bytes();
+  template <class T>
+  const T* constants(const std::vector<T>& values);
   Weights weights(const TensorView& tensor, const TensorView& bias);
-  void build(std::span<const ForwardChunk> chunks);
-  void run_layer(std::size_t l, const KvArena& kv, std::uint32_t tokens);
+  Staged staged(std::size_t bytes);
+  void send(const Staged& memory, std::size_t bytes);
+  void settle();
+  std::int32_t* part(std::size_t count, const std::int32_t** on_device);
+
+  /// Queues a batch up to the logits, or the choices; how many rows of them are wanted.
+  std::uint32_t compute(std::span<const ForwardChunk> chunks, const KvArena& kv, bool choose);
+  void plan(std::span<const ForwardChunk> chunks);
+  void write_decode(std::span<const ForwardChunk> chunks);
+  void write_runs(std::span<const ForwardChunk> chunks);
+  void queue(const KvArena& kv);
+  void queue_layer(std::size_t l, const KvArena& kv);
+  /// Of what linears read.
+  kernels::ElementType input_type() const noexcept {
+    return options_.linear == LinearForm::exact ? kernels::ElementType::f32
+                                                : kernels::ElementType::bf16;
+  }
+  /// `x` is of the input_type().
   void linear(const Weights& w, std::uint32_t rows, std::uint32_t columns, const float* x, float* y,
               std::int64_t y_stride, std::uint32_t tokens, double scale, double post);
 
   ModelTensors model_;
   ForwardOptions options_;
   std::unique_ptr<Device> device_;
-  std::uint32_t max_sequences_;
-  Tokens max_position_;
+  ForwardLimits limits_;
   std::vector<Layer> layers_;
   Weights lm_head_, embed_;
   const float* final_norm_ = nullptr;
   const float* factors_ = nullptr;  ///< of the columns of in_proj
   const float *cosines_ = nullptr, *sines_ = nullptr;
+  const std::int32_t *counted_ = nullptr, *ones_ = nullptr;  ///< 0, 1, 2, … and 1, 1, 1, …
   float *h_, *u_, *q_, *kv_, *p_, *c_, *y_, *o_, *att_, *ssm_, *gate_, *up_, *logits_;
+  std::byte* splits_ = nullptr;  ///< results of attention's splits, side by side
+  kernels::Candidate* candidates_ = nullptr;
+  std::int32_t* choices_ = nullptr;
+
+  BatchShape shape_;
+  std::int32_t* tables_ = nullptr;  ///< the device's copy
+  Staged changes_, arrays_;
+  bool uploading_ = false;  ///< from staging memory
+  UploadCounts uploads_;
 
   // Of the current step.
   const StateArena* states_ = nullptr;
-  std::vector<std::int32_t> integers_;
-  std::int32_t* device_integers_ = nullptr;
-  std::size_t device_integer_count_ = 0;
-  Tables at_{};  ///< on the device
-  std::uint32_t chunks_ = 0, columns_ = 0, members_ = 0, lines_ = 0, kept_ = 0, samples_ = 0;
-  std::uint32_t longest_ = 0;  ///< tokens of a chunk
+  StepArrays at_{};
+  std::size_t used_ = 0;                     ///< integers of arrays_
+  std::vector<const ForwardChunk*> of_row_;  ///< null: padding
+  bool decode_ = false, choose_ = false;
+  std::uint32_t rows_ = 0, tokens_ = 0, kept_ = 0;
+  std::uint32_t samples_ = 0;           ///< rows of logits that are computed
+  std::uint32_t longest_ = 0;           ///< tokens of a chunk
+  std::uint32_t attention_splits_ = 0;  ///< side by side; 0: in turn
 };
 
 }  // namespace hybridstate::runtime::device

@@ -265,6 +265,24 @@ struct Scale : ScaleRows {
   }
 };
 
+/// out = x, rounded to BF16.
+struct RoundRows {
+  Rows<const float> x{};
+  Bf16* out = nullptr;
+  std::int64_t out_stride = 0;  ///< elements
+  std::uint32_t rows = 0;
+  std::uint32_t n = 0;
+};
+template <bool Vectors>
+struct Round : RoundRows {
+  template <class T>
+  HYBRIDSTATE_HD void four(T& t, std::int64_t row, std::uint32_t k) const {
+    float v[4];
+    load_four<float, Vectors>(t, x.row(row), k, n, v);
+    store_four<Bf16, Vectors>(t, out + row * out_stride, k, n, v);
+  }
+};
+
 /// h += a, or h += a + b.
 struct AddRows {
   Rows<float> h{};
@@ -370,6 +388,16 @@ bool with_kernel(const ScaleRows& job, Run&& run) {
     run(EachFour<Scale<true>>{job});
   else
     run(EachFour<Scale<false>>{job});
+  return true;
+}
+template <class Run>
+bool with_kernel(const RoundRows& job, Run&& run) {
+  if (detail::too_many_fours(job)) return false;
+  if (job.n % 4 == 0 && detail::row_vectors(job.x) &&
+      detail::row_vectors(job.out, job.out_stride, ElementType::bf16))
+    run(EachFour<Round<true>>{job});
+  else
+    run(EachFour<Round<false>>{job});
   return true;
 }
 template <class Run>

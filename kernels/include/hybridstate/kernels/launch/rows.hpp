@@ -20,6 +20,7 @@ cudaError_t launch_gated_norm(const GatedNormJob& job, cudaStream_t stream);
 cudaError_t launch_silu_product(const SiluProductJob& job, cudaStream_t stream);
 cudaError_t launch_embedding(const EmbeddingJob& job, cudaStream_t stream);
 cudaError_t launch_scale(const ScaleRows& job, cudaStream_t stream);
+cudaError_t launch_round(const RoundRows& job, cudaStream_t stream);
 cudaError_t launch_add(const AddRows& job, cudaStream_t stream);
 
 }  // namespace kernels
