@@ -10,6 +10,7 @@
 #include <hybridstate/kernels/launch/page_copy.hpp>
 #include <hybridstate/kernels/launch/rotation.hpp>
 #include <hybridstate/kernels/launch/rows.hpp>
+#include <hybridstate/kernels/launch/sampling.hpp>
 #include <hybridstate/kernels/launch/state_update.hpp>
 
 #include "gpu/device_memory.hpp"
@@ -34,6 +35,7 @@ HYBRIDSTATE_TEST_LAUNCH(launch_linear, LinearJob)
 HYBRIDSTATE_TEST_LAUNCH(launch_page_copy, CopyList)
 HYBRIDSTATE_TEST_LAUNCH(launch_page_copy, CopyPages)
 HYBRIDSTATE_TEST_LAUNCH(launch_greedy, GreedyRows)
+HYBRIDSTATE_TEST_LAUNCH(launch_sampling, SampleRows)
 HYBRIDSTATE_TEST_LAUNCH(launch_state_update, StateUpdateJob)
 HYBRIDSTATE_TEST_LAUNCH(launch_state_scan, StateScanJob)
 #undef HYBRIDSTATE_TEST_LAUNCH

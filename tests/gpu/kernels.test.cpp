@@ -14,6 +14,7 @@
 #include "kernels/page_copy_case.hpp"
 #include "kernels/rotation_case.hpp"
 #include "kernels/rows_case.hpp"
+#include "kernels/sampling_case.hpp"
 #include "kernels/state_job_case.hpp"
 
 using namespace hybridstate::kernels;
@@ -90,6 +91,11 @@ TEST_CASE("copies on the device") {
 TEST_CASE("the greedy choice on the device") {
   if (!have_device()) return;
   greedy_test::check_greedy(the_device);
+}
+
+TEST_CASE("draws on the device") {
+  if (!have_device()) return;
+  sampling_test::check_sampling(the_device);
 }
 
 TEST_CASE("the recurrence on the device: decode steps and scans, whatever the row") {

@@ -22,6 +22,7 @@ cudaError_t launched(Job job, Change change) {
 TEST_CASE("launchers refuse what no kernel takes") {
   CHECK(launch_on_device(AttentionJob{}) == cudaErrorInvalidValue);
   CHECK(launch_on_device(GreedyRows{}) == cudaErrorInvalidValue);
+  CHECK(launch_on_device(SampleRows{}) == cudaErrorInvalidValue);
   auto const refused = [](auto job, auto change) {
     CHECK(launched(job, change) == cudaErrorInvalidValue);
   };
@@ -33,6 +34,7 @@ TEST_CASE("launchers refuse what no kernel takes") {
   refused(SiluProductJob{}, [](auto& j) { j.n = 0x7fffffff, j.rows = 600; });
   refused(EmbeddingJob{}, [](auto& j) { j.n = 0x7fffffff, j.rows = 600; });
   refused(ScaleRows{}, [](auto& j) { j.n = 0x7fffffff, j.rows = 600; });
+  refused(RoundRows{}, [](auto& j) { j.n = 0x7fffffff, j.rows = 600; });
   refused(AddRows{}, [](auto& j) { j.n = 0x7fffffff, j.rows = 600; });
   refused(LinearJob{}, [](auto& j) { j.rows = 524281; });
   refused(CopyList{}, [](auto& j) { j.most_bytes = -1; });
@@ -57,11 +59,13 @@ TEST_CASE("empty batches queue nothing") {
   nothing(SiluProductJob{}, as_is);
   nothing(EmbeddingJob{}, as_is);
   nothing(ScaleRows{}, as_is);
+  nothing(RoundRows{}, as_is);
   nothing(AddRows{}, as_is);
   nothing(LinearJob{}, as_is);
   nothing(CopyList{}, as_is);
   nothing(CopyPages{}, as_is);
   nothing(GreedyRows{}, [](auto& j) { j.n = 8; });
+  nothing(SampleRows{}, [](auto& j) { j.n = 8; });
   nothing(StateScanJob{}, [](auto& j) { j.in.heads = 1, j.state = 64; });
   nothing(StateUpdateJob{}, [](auto& j) {
     j.in.heads = 1, j.state = 64;

@@ -14,6 +14,7 @@
 #include <hybridstate/kernels/page_copy.hpp>
 #include <hybridstate/kernels/rotation.hpp>
 #include <hybridstate/kernels/rows.hpp>
+#include <hybridstate/kernels/sampling.hpp>
 #include <hybridstate/kernels/shell/interpreter.hpp>
 #include <hybridstate/kernels/state_update.hpp>
 #include <memory>
@@ -153,6 +154,10 @@ void each_pointer(hybridstate::kernels::CopyList& j, F f) {
 template <class F>
 void each_pointer(hybridstate::kernels::CopyPages& j, F f) {
   f(j.from), f(j.to), f(j.sources), f(j.destinations);
+}
+template <class F>
+void each_pointer(hybridstate::kernels::SampleRows& j, F f) {
+  f(j.logits.data), f(j.rows_of), f(j.options), f(j.ids), f(j.scratch.data);
 }
 template <class F>
 void each_pointer(hybridstate::kernels::GreedyRows& j, F f) {
