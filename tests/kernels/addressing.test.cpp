@@ -7,6 +7,7 @@
 #include <doctest/doctest.h>
 
 #include <hybridstate/kernels/convolution.hpp>
+#include <hybridstate/kernels/page_copy.hpp>
 #include <hybridstate/kernels/rotation.hpp>
 #include <hybridstate/kernels/shell/interpreter.hpp>
 
@@ -152,6 +153,17 @@ TEST_CASE("pages of states may lie more than 2^32 elements apart") {
     CHECK(got.y == want.y);
     CHECK(pool.content(to) == stored);
   }
+}
+
+TEST_CASE("copied pages may lie more than 2^32 elements apart") {
+  constexpr std::int64_t bytes = 4096;
+  std::vector<std::int32_t> const from = {3, 0}, to = {2, 1};
+  Pool const pool(bytes, true);
+  std::fill_n(pool.unit(3), bytes, std::byte{1});
+  std::fill_n(pool.unit(0), bytes, std::byte{2});
+  run(CopyPages{pool.base(), pool.base(), pool.stride(), pool.stride(), from.data(), to.data(), 2,
+                bytes});
+  CHECK(pool.content(to) == pool.content(from));
 }
 
 TEST_CASE("convolution lines may lie more than 2^32 elements apart") {

@@ -3,7 +3,6 @@
 #include "kernels/page_copy_case.hpp"
 
 #include <doctest/doctest.h>
-#include <sys/mman.h>
 
 #include "kernels/recording.hpp"
 
@@ -29,20 +28,6 @@ TEST_CASE("odd ends are read and written once too") {
                                    {"item", &item, sizeof item, -1, 0}});
     for (std::string const& violation : recording.violations) FAIL_CHECK(violation);
   }
-}
-
-TEST_CASE("pages lie more than 2^32 bytes apart") {
-  constexpr std::int64_t stride = std::int64_t{5} << 30, bytes = 4096;
-  constexpr std::size_t reserved = 2 * stride + bytes;
-  void* const pool = mmap(nullptr, reserved, PROT_READ | PROT_WRITE,
-                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  REQUIRE(pool != MAP_FAILED);
-  auto* const base = static_cast<std::byte*>(pool);
-  std::fill_n(base + stride, bytes, std::byte{1});
-  std::int32_t const from[] = {1}, to[] = {2};
-  Interpreter().run(PageCopy<CopyPages>{{base, base, stride, stride, from, to, 1, bytes}});
-  CHECK(std::memcmp(base + 2 * stride, base + stride, bytes) == 0);
-  munmap(pool, reserved);
 }
 
 TEST_CASE("Falcon-H1-7B pages and composites move with the least traffic, in whole lines") {
