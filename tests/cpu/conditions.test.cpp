@@ -90,14 +90,15 @@ TEST_CASE("each broken condition shows where it should and not where it should n
 TEST_CASE("a BF16 checkpoint of an FP32 run continues differently, an FP32 one does not") {
   OwnModel const model = random_model(small_config(), 23, Dtype::bf16);
   const FalconH1Config& c = model.tensors().config;
-  auto const tokens = random_tokens(600, c.vocabulary, 3);
+  // Soon after the checkpoint: inputs rounded to BF16 hide what has nearly decayed.
+  auto const tokens = random_tokens(520, c.vocabulary, 3);
   auto const continues = [&](Condition broken, Dtype stored) {
     CpuForward forward(model.tensors(), options_of(broken, Carry::bf16_at_grid));
     Memory memory(c, {});
     MemoryOptions units;
     units.ssm = stored;
     Memory checkpoints(c, units);
-    StateTarget const cold[] = {{512, checkpoints.state(0, 0)}, {600, memory.state(0, 0)}};
+    StateTarget const cold[] = {{512, checkpoints.state(0, 0)}, {520, memory.state(0, 0)}};
     ForwardChunk chunk;
     chunk.tokens = tokens;
     chunk.blocks = memory.blocks(0);

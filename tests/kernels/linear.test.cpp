@@ -41,6 +41,30 @@ TEST_CASE("a short last step is padded: chains of -0 become +0 there") {
   CHECK(std::signbit(c.y[0]));
 }
 
+TEST_CASE("inputs rounded to BF16: sums below the normal numbers are flushed as on the CPU") {
+  std::uint64_t seed = 100;
+  for (std::uint32_t const tokens : {1U, 2U, 5U, 20U})
+    for (std::uint32_t const columns : {33U, 64U, 96U, 640U}) {
+      CAPTURE(tokens);
+      CAPTURE(columns);
+      LinearCase c(19, columns, tokens, {ElementType::bf16, ElementType::bf16}, ++seed);
+      // Products around 2^-126, and one that is subnormal as an element.
+      auto const tiny = [&](float& f) {
+        f = static_cast<float>(c.bits.normal()) * (c.bits.below(9) == 0 ? 0x1p-70F : 0x1p-63F);
+      };
+      for (float& f : c.x) tiny(f);
+      std::vector<float> w(std::size_t{19} * columns);
+      for (float& f : w) tiny(f);
+      w.front() = 0x1p-128F;
+      c.x.front() = 1;
+      reference().store(w.data(), runtime::Dtype::bf16, w.size(), c.weights.data());
+      c.job.scale = 0x1p100F;
+      c.job.post = 1;
+      c.job.bias = nullptr;
+      c.check();
+    }
+}
+
 TEST_CASE("empty linears write nothing, sums of nothing are +0, too many rows are refused") {
   LinearCase none(5, 40, 0, {ElementType::bf16, ElementType::bf16}, 1);
   none.check(every_order);
@@ -48,6 +72,9 @@ TEST_CASE("empty linears write nothing, sums of nothing are +0, too many rows ar
   empty.check(every_order);
   empty.job.rows = 524281;
   CHECK_FALSE(with_kernel(empty.job, [](const auto&) { FAIL("refused jobs have no kernel"); }));
+  LinearCase mixed(5, 40, 2, {ElementType::f32, ElementType::f32}, 1);
+  mixed.job.input = ElementType::bf16;  // rounded inputs need weights in BF16
+  CHECK_FALSE(with_kernel(mixed.job, [](const auto&) { FAIL("refused jobs have no kernel"); }));
 }
 
 TEST_CASE("up to 8 tokens read Falcon-H1-7B's weights once, in whole sectors") {
