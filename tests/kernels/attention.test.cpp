@@ -180,6 +180,8 @@ TEST_CASE("jobs that no kernel takes") {
   refused(in_turn, [](auto& j) { j.batch.group = 0; });
   refused(in_turn, [](auto& j) { j.head_dim = 513; });
   refused(in_turn, [](auto& j) { j.batch.sequences = 65536; });
+  refused(in_turn, [](auto& j) { j.most_queries = 65535, j.batch.group = 65537; });
+  refused(in_turn, [](auto& j) { j.batch.kv_heads = 0x40000000, j.most_queries = 2; });
   refused(split_tokens, [](auto& j) { j.results.piece_tokens = 512; });
   refused(split_tokens, [](auto& j) { j.results.pieces = 65536; });
   refused(span_tokens, [](auto& j) { j.most_queries = 2; });

@@ -368,7 +368,7 @@ struct Attention {
     unsigned const r = t.thread();
     bool const used = r < rows.count;
     m.position[r] = used ? rows.position(r) : -1;
-    m.query[r] = used ? rows.token(r) * in.q_stride + rows.head(r) * D : -1;
+    m.query[r] = used ? rows.token(r) * in.q_stride + std::int64_t{rows.head(r)} * D : -1;
     m.place[r] = alone(rows.position(0)) ? place(rows, r)
                                          : results.at(rows.run.first, in.kv_heads * in.group,
                                                       rows.head(r), t.block_z());
@@ -828,6 +828,7 @@ bool with_kernel(const AttentionJob& job, Run&& run) {
   bool const side_by_side = job.results.softmax != nullptr;
   if (b.group == 0 || b.kv_heads == 0 || b.blocks.strides.block_tokens <= 0 ||
       b.sequences > detail::most_grid_y || job.most_queries > detail::most_grid_y ||
+      std::uint64_t{job.most_queries} * b.group > detail::most_grid_x / b.kv_heads ||
       job.results.pieces > detail::most_grid_y ||
       (side_by_side &&
        (b.first != nullptr || job.most_queries != 1 ||
