@@ -53,6 +53,13 @@ TEST_CASE("the GPU's kernels, interpreted, generate the CPU's ids in every organ
 TEST_CASE("an executor that is not there, or cannot do it, says so in a sentence") {
   Model const model;
   CHECK(refused(model.generate(" --executor gpu"), "use cpu, cuda or interpreted"));
+  CHECK(refused(model.generate(" --linear fast"), "use exact or cublaslt"));
+  CHECK(refused(model.generate(" --linear cublaslt"), "add --executor cuda"));
+  CHECK(
+      refused(model.generate(" --linear cublaslt --executor interpreted"), "add --executor cuda"));
+  CHECK(refused(call("compare --requests 2 --linear cublaslt"), "add --executor cuda"));
+  CHECK(refused(call("verify --linear cublaslt --executor cuda" + model.option()),
+                "verify compares bits"));
   CHECK(refused(model.generate(" --executor interpreted --carry bf16-at-grid"), "bf16-at-grid"));
   CHECK(refused(call("verify --executor interpreted --conditions" + model.option()),
                 "--executor cpu only"));

@@ -63,6 +63,60 @@ std::vector<Shape> shapes() {
           {"any shape, states cut by pages", small_config(), split}};
 }
 
+/// The interpreter with products as cuBLASLt defines them, summed in double.
+class GemmDevice final : public device::Device {
+ public:
+  std::string name() const override { return inner_->name(); }
+  void require(std::size_t bytes) const override { inner_->require(bytes); }
+  std::byte* allocate(std::size_t bytes) override { return inner_->allocate(bytes); }
+  std::byte* staging(std::size_t bytes) override { return inner_->staging(bytes); }
+  const void* resident(const void* host, std::size_t n) override {
+    return inner_->resident(host, n);
+  }
+  void write(void* to, const void* from, std::size_t n) override { inner_->write(to, from, n); }
+  void upload(void* to, const void* from, std::size_t n) override { inner_->upload(to, from, n); }
+  void copy(void* to, const void* from, std::size_t n) override { inner_->copy(to, from, n); }
+  void wait() override { inner_->wait(); }
+  void download(void* to, const void* from, std::size_t n) override {
+    inner_->download(to, from, n);
+  }
+  void run(const kernels::EmbeddingJob& job) override { inner_->run(job); }
+  void run(const kernels::RmsNormJob& job) override { inner_->run(job); }
+  void run(const kernels::LinearJob&) override { FAIL("an exact linear"); }
+  void run(const kernels::ScaleRows& job) override { inner_->run(job); }
+  void run(const kernels::RotationJob& job) override { inner_->run(job); }
+  void run(const kernels::ConvolutionStepJob& job) override { inner_->run(job); }
+  void run(const kernels::ConvolutionRunsJob& job) override { inner_->run(job); }
+  void run(const kernels::StateUpdateJob& job) override { inner_->run(job); }
+  void run(const kernels::StateScanJob& job) override { inner_->run(job); }
+  void run(const kernels::AttentionJob& job) override { inner_->run(job); }
+  void run(const kernels::GatedNormJob& job) override { inner_->run(job); }
+  void run(const kernels::SiluProductJob& job) override { inner_->run(job); }
+  void run(const kernels::GreedyRows& job) override { inner_->run(job); }
+  void run(const kernels::CopyList& job) override { inner_->run(job); }
+  void run(const kernels::RoundRows& job) override { inner_->run(job); }
+  void prepare_gemm() override {}
+  void run(const device::GemmJob& job) override {
+    auto const* const weights = static_cast<const std::uint16_t*>(job.weights);
+    auto const* const x = static_cast<const std::uint16_t*>(job.x);
+    for (std::size_t t = 0; t < job.tokens; ++t)
+      for (std::size_t r = 0; r < job.rows; ++r) {
+        double sum = 0;
+        for (std::size_t k = 0; k < job.columns; ++k)
+          sum += static_cast<double>(numeric::from_bf16(weights[r * job.columns + k])) *
+                 static_cast<double>(numeric::from_bf16(x[t * job.columns + k]));
+        job.y[static_cast<std::int64_t>(t) * job.y_stride + static_cast<std::int64_t>(r)] =
+            static_cast<float>(sum * static_cast<double>(job.scale));
+      }
+  }
+
+ private:
+  void record(const device::RecordingKey&, const std::function<void()>& body) override { body(); }
+  bool replay(const device::RecordingKey&) override { return false; }
+
+  std::unique_ptr<Device> inner_ = interpreted_device();
+};
+
 WithTables interpreted(const OwnModel& model, const ForwardOptions& options) {
   return {std::make_unique<DeviceForward>(model.tensors(), options, interpreted_device(),
                                           ForwardLimits{4, 300, 0}),
@@ -119,4 +173,48 @@ TEST_CASE("a device reads and writes a tail where it lies in its unit") {
   CHECK(std::isnan(got.key(0, 0, 0, 5, 0)));  // the first half belongs to others
   for (std::uint32_t token = 8; token < 14; ++token)
     CHECK(got.key(0, 1, 0, token, 3) == want.key(0, 1, 0, token, 3));
+}
+
+TEST_CASE("linears by cuBLASLt get BF16 inputs in the same places") {
+  Shape const s = shapes().front();
+  OwnModel const model = random_model(s.config, 5, Dtype::bf16);
+  auto const tokens = random_tokens(24, s.config.vocabulary, 1);
+  ForwardOptions options = options_of(s);
+  CpuForward cpu(model.tensors(), options);
+  options.linear = LinearForm::cublaslt;
+  WithTables device(
+      std::make_unique<DeviceForward>(model.tensors(), options, std::make_unique<GemmDevice>(),
+                                      ForwardLimits{4, 300, 0}),
+      4);
+  Memory want(s.config, s.memory);
+  Memory got(s.config, s.memory);
+  auto const expected = feed(cpu, want, tokens, {15, 1});
+  auto const computed = feed(device, got, tokens, {15, 1});
+  REQUIRE(computed.size() == expected.size());
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    float largest = 0;
+    float apart = 0;
+    for (std::size_t k = 0; k < expected[i].size(); ++k) {
+      largest = std::max(largest, std::abs(expected[i][k]));
+      apart = std::max(apart, std::abs(computed[i][k] - expected[i][k]));
+    }
+    CHECK(apart > 0);
+    CHECK(apart < 0.05F * largest);
+  }
+}
+
+TEST_CASE("cuBLASLt is refused where it is not, and for weights that it does not take") {
+  OwnModel const model = random_model(small_config(), 5, Dtype::f32);
+  ForwardOptions options;
+  options.linear = LinearForm::cublaslt;
+  ForwardLimits const limits{4, 300, 0};
+  auto const make = [&](std::unique_ptr<device::Device> device) {
+    DeviceForward(model.tensors(), options, std::move(device), limits);
+  };
+  CHECK_THROWS_WITH_AS(make(interpreted_device()), doctest::Contains("use --linear exact"),
+                       DeviceError);
+  CHECK_THROWS_WITH_AS(make(std::make_unique<GemmDevice>()), doctest::Contains("BF16 weights"),
+                       DeviceError);
+  CHECK_THROWS_WITH_AS(make_forward_pass(model.tensors(), options, limits),
+                       doctest::Contains("--executor cuda"), DeviceError);
 }

@@ -121,7 +121,7 @@ DeviceForward::DeviceForward(ModelTensors model, const ForwardOptions& options,
   factors_ = constants(factors);
 
   embed_ = weights(model_.embed, {});
-  lm_head_ = weights(model_.lm_head, {});
+  lm_head_ = model_.lm_head.data == model_.embed.data ? embed_ : weights(model_.lm_head, {});
   final_norm_ = constants(values_of(model_.final_norm));
   for (const LayerWeights& from : model_.layers) {
     std::vector<float> a = values_of(from.a_log);

@@ -12,7 +12,7 @@
 namespace hybridstate::runtime::device {
 
 /// Everything that the arguments of recorded kernels depend on.
-using RecordingKey = std::array<std::uint64_t, 4>;
+using RecordingKey = std::array<std::uint64_t, 3>;
 
 struct RecordingCounts {
   std::uint64_t recorded = 0;
