@@ -88,12 +88,16 @@ void check_batch(std::span<const ForwardChunk> chunks, const KvArena& kv, const 
 }
 
 void ForwardPass::choose(std::span<const ForwardChunk> chunks, const KvArena& kv,
-                         std::span<TokenId> choices) {
+                         const SamplingOptions& sampling, std::span<TokenId> choices) {
   std::size_t const width = config().vocabulary;
   logits_.resize(choices.size() * width);
   run(chunks, kv, logits_);
-  for (std::size_t i = 0; i < choices.size(); ++i)
-    choices[i] = Sampler::greedy(std::span(logits_).subspan(i * width, width));
+  std::size_t row = 0;
+  for (const ForwardChunk& chunk : chunks)
+    if (chunk.logits) {
+      std::span<const float> const logits = std::span(logits_).subspan(row * width, width);
+      choices[row++] = sampler_.sample(logits, sampling, chunk.end());
+    }
 }
 
 std::unique_ptr<ForwardPass> make_forward_pass(ModelTensors model, const ForwardOptions& options,

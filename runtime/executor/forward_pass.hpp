@@ -15,6 +15,7 @@
 #include "executor/carry.hpp"
 #include "executor/conditions.hpp"
 #include "executor/linear_input.hpp"
+#include "executor/sampling.hpp"
 #include "model/falcon_config.hpp"
 #include "model/weights.hpp"
 
@@ -99,6 +100,9 @@ struct ForwardChunk {
   std::span<const StateTarget> targets;
   bool logits = false;  ///< of the last token
   bool decode = false;  ///< one generated token; matters under a broken condition only
+
+  /// Position behind the last token.
+  Tokens end() const noexcept { return begin + static_cast<Tokens>(tokens.size()); }
 };
 
 /// What computes the forward pass.
@@ -171,9 +175,10 @@ class ForwardPass {
   /// names no address where one is needed, or the batch is too large.
   virtual void run(std::span<const ForwardChunk> chunks, const KvArena& kv,
                    std::span<float> logits) = 0;
-  /// The same where only the greedy choice from each row of logits is wanted.
+  /// The same where only the token is wanted that a Sampler takes from each row of logits, for the
+  /// position behind its chunk.
   virtual void choose(std::span<const ForwardChunk> chunks, const KvArena& kv,
-                      std::span<TokenId> choices);
+                      const SamplingOptions& sampling, std::span<TokenId> choices);
   /// The tables after each change, in front of the run whose chunks name their rows. A pass that
   /// reads the chunks' spans has no use for them.
   virtual void follow(const StepTables&) {}
@@ -184,6 +189,7 @@ class ForwardPass {
 
  private:
   std::vector<float> logits_;  ///< of choose()
+  Sampler sampler_;
 };
 
 /// The forward pass that the options ask for. Throws DeviceError when a device's memory does not

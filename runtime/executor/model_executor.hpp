@@ -96,7 +96,7 @@ class ModelExecutor {
     for (BlockCopy const& copy : cache_.copies())
       memory_.copy_tokens(cache_.place(copy.from), cache_.place(copy.to), copy.tokens);
     build(plan);
-    if (std::is_same_v<Witness, NullWitness> && !(sampling_.temperature > 0))
+    if constexpr (std::is_same_v<Witness, NullWitness>)
       choose(plan);
     else
       sample(plan);
@@ -115,7 +115,7 @@ class ModelExecutor {
   /// Nobody wants to see logits: they stay where they are.
   void choose(const StepPlan& plan) {
     choices_.resize(samples_);
-    forward_->choose(chunks_, memory_.kv(), choices_);
+    forward_->choose(chunks_, memory_.kv(), sampling_, choices_);
     std::size_t next = 0;
     for (Chunk const& c : plan.chunks)
       if (c.samples) content_.append(c.request, choices_[next++]);

@@ -301,11 +301,14 @@ TEST_CASE("rows of a decode step may be anywhere; a device chooses as the sample
     std::vector<float> expected(samples * config.vocabulary);
     cpu.run(theirs, want.kv(), expected);
     if (begin % 3 == 0) {
+      SamplingOptions sampling;
+      if (begin % 2 == 0) sampling = {1.5, 20, 0.95, 7};
       std::vector<TokenId> choices(samples);
-      device.choose(mine, got.kv(), choices);
+      device.choose(mine, got.kv(), sampling, choices);
       for (std::size_t i = 0; i < samples; ++i)
-        CHECK(choices[i] == Sampler::greedy(std::span(expected).subspan(i * config.vocabulary,
-                                                                        config.vocabulary)));
+        CHECK(choices[i] == Sampler().sample(std::span(expected).subspan(i * config.vocabulary,
+                                                                         config.vocabulary),
+                                             sampling, begin + 1));
     } else {
       std::vector<float> logits(expected.size());
       device.run(mine, got.kv(), logits);
@@ -315,8 +318,8 @@ TEST_CASE("rows of a decode step may be anywhere; a device chooses as the sample
   for (std::uint32_t i = 0; i < 3; ++i)
     for (std::uint32_t which : {0U, 1U})
       CHECK(same_bits(got.all(got.state(i, which)), want.all(want.state(i, which))));
-  CHECK(device.forward().recordings().recorded == 2);  // with and without choices
-  CHECK(device.forward().recordings().replayed == 18);
+  CHECK(device.forward().recordings().recorded == 3);  // logits, greedy choices, draws
+  CHECK(device.forward().recordings().replayed == 17);
 }
 
 TEST_CASE("a decode step allocates nothing") {

@@ -93,6 +93,7 @@ class GemmDevice final : public device::Device {
   void run(const kernels::GatedNormJob& job) override { inner_->run(job); }
   void run(const kernels::SiluProductJob& job) override { inner_->run(job); }
   void run(const kernels::GreedyRows& job) override { inner_->run(job); }
+  void run(const kernels::SampleRows& job) override { inner_->run(job); }
   void run(const kernels::CopyList& job) override { inner_->run(job); }
   void run(const kernels::RoundRows& job) override { inner_->run(job); }
   void prepare_gemm() override {}

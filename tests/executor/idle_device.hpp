@@ -47,6 +47,7 @@ class IdleDevice final : public hybridstate::runtime::device::Device {
   void run(const hybridstate::kernels::GatedNormJob&) override { ++jobs; }
   void run(const hybridstate::kernels::SiluProductJob&) override { ++jobs; }
   void run(const hybridstate::kernels::GreedyRows&) override { ++jobs; }
+  void run(const hybridstate::kernels::SampleRows&) override { ++jobs; }
   void run(const hybridstate::kernels::CopyList&) override { ++jobs; }
   void run(const hybridstate::kernels::RoundRows&) override { ++jobs; }
 

@@ -28,8 +28,9 @@ class WithTables final : public hybridstate::runtime::ForwardPass {
   void run(Chunks chunks, const Kv& kv, std::span<float> logits) override {
     forward_->run(with_rows(chunks), kv, logits);
   }
-  void choose(Chunks chunks, const Kv& kv, std::span<hybridstate::TokenId> choices) override {
-    forward_->choose(with_rows(chunks), kv, choices);
+  void choose(Chunks chunks, const Kv& kv, const hybridstate::runtime::SamplingOptions& sampling,
+              std::span<hybridstate::TokenId> choices) override {
+    forward_->choose(with_rows(chunks), kv, sampling, choices);
   }
   std::byte* allocate(std::size_t bytes) override { return forward_->allocate(bytes); }
   void copy(std::byte* to, const std::byte* from, std::size_t bytes) override {

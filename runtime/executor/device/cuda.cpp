@@ -15,6 +15,7 @@
 #include <hybridstate/kernels/launch/page_copy.hpp>
 #include <hybridstate/kernels/launch/rotation.hpp>
 #include <hybridstate/kernels/launch/rows.hpp>
+#include <hybridstate/kernels/launch/sampling.hpp>
 #include <hybridstate/kernels/launch/state_update.hpp>
 #if defined(HYBRIDSTATE_HAVE_GEMM)
 #include <hybridstate/kernels/launch/gemm.hpp>
@@ -150,6 +151,7 @@ class CudaDevice final : public Device {
   void run(const kernels::GatedNormJob& job) override { queue(launch_gated_norm(job, on())); }
   void run(const kernels::SiluProductJob& job) override { queue(launch_silu_product(job, on())); }
   void run(const kernels::GreedyRows& job) override { queue(launch_greedy(job, on())); }
+  void run(const kernels::SampleRows& job) override { queue(launch_sampling(job, on())); }
   void run(const kernels::CopyList& job) override { queue(launch_page_copy(job, on())); }
   void run(const kernels::RoundRows& job) override { queue(launch_round(job, on())); }
 

@@ -11,6 +11,7 @@
 #include <hybridstate/kernels/page_copy.hpp>
 #include <hybridstate/kernels/rotation.hpp>
 #include <hybridstate/kernels/rows.hpp>
+#include <hybridstate/kernels/sampling.hpp>
 #include <hybridstate/kernels/state_update.hpp>
 #include <memory>
 #include <string>
@@ -85,6 +86,7 @@ class Device {
   virtual void run(const kernels::GatedNormJob& job) = 0;
   virtual void run(const kernels::SiluProductJob& job) = 0;
   virtual void run(const kernels::GreedyRows& job) = 0;
+  virtual void run(const kernels::SampleRows& job) = 0;
   virtual void run(const kernels::CopyList& job) = 0;
   virtual void run(const kernels::RoundRows& job) = 0;
 

@@ -40,9 +40,9 @@ std::vector<float> tap_major(const TensorView& conv, std::size_t channels, std::
 /// CTAs of attention below which a GPU is not busy: about one a multiprocessor.
 constexpr std::uint32_t few_ctas = 128;
 
-/// Splits of a sequence of so many tokens, or a few more, so that few numbers serve all lengths.
-std::uint32_t rounded_splits(Tokens tokens) {
-  return std::bit_ceil((tokens + kernels::split_tokens - 1) / kernels::split_tokens);
+/// At least as many tokens, whole splits, so that few numbers serve all lengths.
+std::uint32_t rounded_tokens(Tokens tokens) {
+  return std::bit_ceil(kernels::quotient_up(tokens, kernels::split_tokens)) * kernels::split_tokens;
 }
 
 }  // namespace
@@ -150,7 +150,7 @@ DeviceForward::DeviceForward(ModelTensors model, const ForwardOptions& options,
   for_each_activation([&](float*& rows, std::size_t floats) {
     rows = reinterpret_cast<float*>(device_->allocate(floats * sizeof(float)));
   });
-  splits_ = device_->allocate(split_bytes());
+  pieces_ = device_->allocate(piece_bytes());
   candidates_ = reinterpret_cast<kernels::Candidate*>(
       device_->allocate(std::size_t{limits.max_sequences} *
                         kernels::greedy_candidates(c.vocabulary) * sizeof(kernels::Candidate)));
@@ -180,15 +180,15 @@ DeviceForward::Weights DeviceForward::weights(const TensorView& tensor, const Te
 std::uint32_t DeviceForward::side_by_side_rows() const noexcept {
   return std::min(limits_.max_sequences, few_ctas / model_.config.kv_heads);
 }
-std::size_t DeviceForward::split_bytes() const noexcept {
+std::size_t DeviceForward::piece_bytes() const noexcept {
   FalconH1Config const& c = model_.config;
-  return kernels::split_results_bytes(side_by_side_rows(), c.heads, c.head_dim,
-                                      rounded_splits(limits_.max_position));
+  return kernels::piece_results_bytes(side_by_side_rows(), c.heads, c.head_dim,
+                                      rounded_tokens(limits_.max_position), kernels::split_tokens);
 }
 
 std::size_t DeviceForward::needed_bytes() {
   FalconH1Config const& c = model_.config;
-  std::size_t bytes = limits_.unit_bytes + split_bytes() +
+  std::size_t bytes = limits_.unit_bytes + piece_bytes() +
                       std::size_t{limits_.max_position} * c.head_dim * sizeof(float);
   for_each_activation([&](float*&, std::size_t floats) { bytes += floats * sizeof(float); });
   for_each_matrix([&](const TensorView& t) {
@@ -198,18 +198,19 @@ std::size_t DeviceForward::needed_bytes() {
 }
 
 DeviceForward::Staged DeviceForward::staged(std::size_t bytes) {
-  return {device_->staging(bytes), device_->allocate(bytes), bytes};
+  return {device_->staging(bytes), device_->allocate(bytes), bytes, false};
 }
 
-void DeviceForward::send(const Staged& memory, std::size_t bytes) {
-  uploading_ = true;
+std::byte* DeviceForward::writable(Staged& memory) {
+  if (memory.busy) device_->wait();  // a step did not reach its end
+  memory.busy = false;
+  return memory.host;
+}
+
+void DeviceForward::send(Staged& memory, std::size_t bytes) {
+  memory.busy = true;
   uploads_.bytes += bytes;
   device_->upload(memory.device, memory.host, bytes);
-}
-
-void DeviceForward::settle() {
-  if (uploading_) device_->wait();  // a step did not reach its end
-  uploading_ = false;
 }
 
 void DeviceForward::follow(const StepTables& tables) {
@@ -230,9 +231,8 @@ void DeviceForward::follow(const StepTables& tables) {
   }
   if (tables.shape != shape_) throw DeviceError("the tables of a forward pass keep their shape");
   if (tables.changed.empty()) return;
-  settle();
   // The runs behind the list of them: one copy and one kernel, however many rows changed.
-  auto* const items = reinterpret_cast<kernels::CopyItem*>(changes_.host);
+  auto* const items = reinterpret_cast<kernels::CopyItem*>(writable(changes_));
   std::size_t at = tables.changed.size() * sizeof(kernels::CopyItem);
   kernels::CopyList list;
   for (const ChangedRow& row : tables.changed) {
@@ -288,9 +288,15 @@ void DeviceForward::plan(std::span<const ForwardChunk> chunks) {
     throw DeviceError("a sequence of " + std::to_string(end) +
                       " tokens; the device has angles for " + std::to_string(limits_.max_position));
   rows_ = decode_ ? padded_rows(highest + 1, limits_.max_sequences) : highest + 1;
-  // Few sequences keep a GPU busy only with their splits side by side.
-  std::uint32_t const splits = rounded_splits(static_cast<Tokens>(end));
-  attention_splits_ = decode_ && rows_ <= side_by_side_rows() && splits > 1 ? splits : 0;
+  // Few sequences keep a GPU busy only with their spans, or even splits, side by side.
+  std::uint32_t const longest = rounded_tokens(static_cast<Tokens>(end));
+  bool const few = decode_ && rows_ <= side_by_side_rows() && longest > kernels::split_tokens;
+  attention_tokens_ = few ? longest : 0;
+  piece_tokens_ =
+      rows_ * model_.config.kv_heads * kernels::quotient_up(longest, kernels::span_tokens) <
+              few_ctas
+          ? kernels::split_tokens
+          : kernels::span_tokens;
 }
 
 std::int32_t* DeviceForward::part(std::size_t count, const std::int32_t** on_device) {
@@ -395,34 +401,51 @@ void DeviceForward::linear(const Weights& w, std::uint32_t rows, std::uint32_t c
 void DeviceForward::run(std::span<const ForwardChunk> chunks, const KvArena& kv,
                         std::span<float> logits) {
   check_batch(chunks, kv, model_.config, options_.max_tokens, logits.size());
-  if (std::uint32_t const wanted = compute(chunks, kv, false); wanted != 0)
-    device_->download(logits.data(), logits_,
-                      std::size_t{wanted} * model_.config.vocabulary * sizeof(float));
-  else
-    device_->wait();
-  uploading_ = false;
+  std::uint32_t const rows = compute(chunks, kv, nullptr);
+  finish(logits.data(), logits_, std::size_t{rows} * model_.config.vocabulary * sizeof(float));
 }
 
 void DeviceForward::choose(std::span<const ForwardChunk> chunks, const KvArena& kv,
-                           std::span<TokenId> choices) {
+                           const SamplingOptions& sampling, std::span<TokenId> choices) {
   check_batch(chunks, kv, model_.config, options_.max_tokens,
               choices.size() * model_.config.vocabulary);
-  if (std::uint32_t const wanted = compute(chunks, kv, true); wanted != 0)
-    device_->download(choices.data(), choices_, std::size_t{wanted} * sizeof(TokenId));
+  std::uint32_t const rows = compute(chunks, kv, &sampling);
+  finish(choices.data(), choices_, rows * sizeof(TokenId));
+}
+
+void DeviceForward::finish(void* to, const void* from, std::size_t bytes) {
+  if (bytes > 0)
+    device_->download(to, from, bytes);
   else
     device_->wait();
-  uploading_ = false;
+  changes_.busy = arrays_.busy = draws_.busy = false;
+}
+
+void DeviceForward::write_draws(std::span<const ForwardChunk> chunks,
+                                const SamplingOptions& sampling) {
+  std::size_t const bytes = limits_.max_sequences * sizeof(kernels::SamplingRow);
+  if (draws_.bytes == 0) draws_ = staged(bytes);
+  auto* row = reinterpret_cast<kernels::SamplingRow*>(writable(draws_));
+  std::fill_n(row, limits_.max_sequences, kernels::SamplingRow{});
+  for (const ForwardChunk& chunk : chunks)
+    if (chunk.logits)
+      *row++ = {static_cast<float>(sampling.temperature), sampling.top_k, sampling.top_p,
+                sampling_random(sampling.seed, chunk.end())};
+  send(draws_, bytes);
 }
 
 std::uint32_t DeviceForward::compute(std::span<const ForwardChunk> chunks, const KvArena& kv,
-                                     bool choose) {
+                                     const SamplingOptions* sampling) {
   if (chunks.empty()) return 0;
   if (tables_ == nullptr) throw DeviceError("a device computes with tables; it got none");
-  settle();
   plan(chunks);
-  std::uint32_t const wanted = samples_;
-  choose_ = choose;
+  std::uint32_t const rows = samples_;
+  wanted_ = sampling == nullptr            ? Wanted::logits
+            : !(sampling->temperature > 0) ? Wanted::greedy
+                                           : Wanted::drawn;
+  if (wanted_ == Wanted::drawn) write_draws(chunks, *sampling);
   used_ = 0;
+  writable(arrays_);
   if (decode_)
     write_decode(chunks);
   else
@@ -430,13 +453,13 @@ std::uint32_t DeviceForward::compute(std::span<const ForwardChunk> chunks, const
   send(arrays_, used_ * sizeof(std::int32_t));
   if (!decode_) {
     queue(kv);
-    return wanted;
+    return rows;
   }
   RecordingKey const key = {
-      std::uint64_t{rows_} << 32 | attention_splits_ << 1 | (choose ? 1U : 0U),
+      std::uint64_t{rows_} << 32 | attention_tokens_ << 2 | static_cast<unsigned>(wanted_),
       reinterpret_cast<std::uintptr_t>(kv.blocks.base), reinterpret_cast<std::uintptr_t>(states_)};
   device_->run_recorded(key, [this, &kv] { queue(kv); });
-  return wanted;
+  return rows;
 }
 
 void DeviceForward::queue(const KvArena& kv) {
@@ -467,7 +490,22 @@ void DeviceForward::queue(const KvArena& kv) {
   device_->run(norm);
   linear(lm_head_, c.vocabulary, c.hidden, u_, logits_, c.vocabulary, samples_,
          c.lm_head_multiplier, 1);
-  if (!choose_) return;
+  queue_choices();
+}
+
+void DeviceForward::queue_choices() {
+  FalconH1Config const& c = model_.config;
+  if (wanted_ == Wanted::logits) return;
+  if (wanted_ == Wanted::drawn) {
+    kernels::SampleRows draw;
+    draw.logits = {logits_, c.vocabulary};
+    draw.options = reinterpret_cast<const kernels::SamplingRow*>(draws_.device);
+    draw.ids = choices_;
+    draw.scratch = {logits_, c.vocabulary};
+    draw.rows = samples_;
+    draw.n = c.vocabulary;
+    return device_->run(draw);
+  }
   kernels::GreedyRows greedy;
   greedy.logits = {logits_, c.vocabulary};
   greedy.ids = choices_;
@@ -641,9 +679,9 @@ void DeviceForward::queue_layer(std::size_t l, const KvArena& kv) {
   attention.type = element_type(kv.dtype);
   attention.head_dim = c.head_dim;
   attention.most_queries = longest_;
-  if (attention_splits_ != 0) {
-    attention.results =
-        kernels::split_results(splits_, rows_, c.heads, c.head_dim, attention_splits_);
+  if (attention_tokens_ != 0) {
+    attention.results = kernels::piece_results(pieces_, rows_, c.heads, c.head_dim,
+                                               attention_tokens_, piece_tokens_);
     if (!kernels::with_kernel(attention, [](const auto&) {})) attention.results = {};
   }
   device_->run(attention);

@@ -41,7 +41,7 @@ class DeviceForward final : public ForwardPass {
   void run(std::span<const ForwardChunk> chunks, const KvArena& kv,
            std::span<float> logits) override;
   void choose(std::span<const ForwardChunk> chunks, const KvArena& kv,
-              std::span<TokenId> choices) override;
+              const SamplingOptions& sampling, std::span<TokenId> choices) override;
   void follow(const StepTables& tables) override;
   std::byte* allocate(std::size_t bytes) override { return device_->allocate(bytes); }
   void copy(std::byte* to, const std::byte* from, std::size_t bytes) override {
@@ -63,11 +63,14 @@ class DeviceForward final : public ForwardPass {
     const float *a, *d, *dt_bias;           ///< a = -exp(A_log)
     Weights q, k, v, o, in_proj, out_proj, gate, up, down;
   };
+  /// Of each row that asks for logits.
+  enum class Wanted : std::uint8_t { logits, greedy, drawn };
   /// Memory of the device, and memory of the host that is uploaded into it.
   struct Staged {
     std::byte* host = nullptr;
     std::byte* device = nullptr;
     std::size_t bytes = 0;
+    bool busy = false;  ///< an upload may still read it
   };
   /// What changes with every step, on the device. R rows; a decode step has a token a row.
   struct StepArrays {
@@ -86,18 +89,25 @@ class DeviceForward final : public ForwardPass {
   template <class Use>
   void for_each_activation(Use&& use);
   std::uint32_t side_by_side_rows() const noexcept;
-  std::size_t split_bytes() const noexcept;
+  std::size_t piece_bytes() const noexcept;
   std::size_t needed_bytes();
   template <class T>
   const T* constants(const std::vector<T>& values);
   Weights weights(const TensorView& tensor, const TensorView& bias);
   Staged staged(std::size_t bytes);
-  void send(const Staged& memory, std::size_t bytes);
-  void settle();
+  /// Waits, where it must, until the host may write.
+  std::byte* writable(Staged& memory);
+  void send(Staged& memory, std::size_t bytes);
+  /// Waits for the step, and fetches `bytes` of it.
+  void finish(void* to, const void* from, std::size_t bytes);
   std::int32_t* part(std::size_t count, const std::int32_t** on_device);
 
-  /// Queues a batch up to the logits, or the choices; how many rows of them are wanted.
-  std::uint32_t compute(std::span<const ForwardChunk> chunks, const KvArena& kv, bool choose);
+  /// Queues a batch up to the logits, or (with `sampling`) the choices; how many rows of them are
+  /// wanted.
+  std::uint32_t compute(std::span<const ForwardChunk> chunks, const KvArena& kv,
+                        const SamplingOptions* sampling);
+  void write_draws(std::span<const ForwardChunk> chunks, const SamplingOptions& sampling);
+  void queue_choices();
   void plan(std::span<const ForwardChunk> chunks);
   void write_decode(std::span<const ForwardChunk> chunks);
   void write_runs(std::span<const ForwardChunk> chunks);
@@ -123,14 +133,13 @@ class DeviceForward final : public ForwardPass {
   const float *cosines_ = nullptr, *sines_ = nullptr;
   const std::int32_t *counted_ = nullptr, *ones_ = nullptr;  ///< 0, 1, 2, … and 1, 1, 1, …
   float *h_, *u_, *q_, *kv_, *p_, *c_, *y_, *o_, *att_, *ssm_, *gate_, *up_, *logits_;
-  std::byte* splits_ = nullptr;  ///< results of attention's splits, side by side
+  std::byte* pieces_ = nullptr;  ///< results of attention's pieces, side by side
   kernels::Candidate* candidates_ = nullptr;
   std::int32_t* choices_ = nullptr;
 
   BatchShape shape_;
   std::int32_t* tables_ = nullptr;  ///< the device's copy
-  Staged changes_, arrays_;
-  bool uploading_ = false;  ///< from staging memory
+  Staged changes_, arrays_, draws_;
   UploadCounts uploads_;
 
   // Of the current step.
@@ -138,11 +147,13 @@ class DeviceForward final : public ForwardPass {
   StepArrays at_{};
   std::size_t used_ = 0;                     ///< integers of arrays_
   std::vector<const ForwardChunk*> of_row_;  ///< null: padding
-  bool decode_ = false, choose_ = false;
+  bool decode_ = false;
+  Wanted wanted_ = Wanted::logits;
   std::uint32_t rows_ = 0, tokens_ = 0, kept_ = 0;
   std::uint32_t samples_ = 0;           ///< rows of logits that are computed
   std::uint32_t longest_ = 0;           ///< tokens of a chunk
-  std::uint32_t attention_splits_ = 0;  ///< side by side; 0: in turn
+  std::uint32_t attention_tokens_ = 0;  ///< of the longest sequence, rounded up; 0: in turn
+  std::uint32_t piece_tokens_ = 0;      ///< otherwise
 };
 
 }  // namespace hybridstate::runtime::device

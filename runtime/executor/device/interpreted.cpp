@@ -44,6 +44,7 @@ class InterpretedDevice final : public Device {
   void run(const kernels::GatedNormJob& job) override { interpret(job); }
   void run(const kernels::SiluProductJob& job) override { interpret(job); }
   void run(const kernels::GreedyRows& job) override { interpret(job); }
+  void run(const kernels::SampleRows& job) override { interpret(job); }
   void run(const kernels::CopyList& job) override { interpret(job); }
   void run(const kernels::RoundRows& job) override { interpret(job); }
 
