@@ -325,6 +325,48 @@ TEST_CASE("rows of a decode step may be anywhere; a device chooses as the sample
   CHECK(device.forward().recordings().replayed == 18);
 }
 
+TEST_CASE("a sequence that outgrows the splits of a recording gets another") {
+  FalconH1Config const config = vector_config();
+  OwnModel const model = random_model(config, 9, Dtype::bf16);
+  MemoryOptions memory;
+  memory.kv = memory.ssm = memory.conv = Dtype::bf16;
+  memory.block_tokens = 16;
+  memory.max_tokens = 520;
+  Memory want(config, memory);
+  Memory got(config, memory);
+  ForwardOptions options;
+  options.max_tokens = 512;
+  options.threads = 1;
+  CpuForward cpu(model.tensors(), options);
+  WithTables device(std::make_unique<DeviceForward>(model.tensors(), options, interpreted_device(),
+                                                    ForwardLimits{2, 520, 0}),
+                    2);
+  auto const tokens = random_tokens(516, config.vocabulary, 4);
+  auto const run = [&](ForwardPass& forward, Memory& m, Tokens begin, Tokens count) {
+    std::vector<float> logits(config.vocabulary);
+    StateTarget const target{begin + count, m.state(0, 0)};
+    ForwardChunk chunk;
+    chunk.tokens = std::span(tokens).subspan(begin, count);
+    chunk.begin = begin;
+    chunk.blocks = m.blocks(0);
+    chunk.source = m.state(0, 0);
+    chunk.targets = {&target, 1};
+    chunk.logits = true;
+    forward.run({&chunk, 1}, m.kv(), logits);
+    return logits;
+  };
+  // In turn up to 256 tokens, then 2 splits, then 4: what lies between is computed on the CPU.
+  Tokens at = 0;
+  for (auto const& [skipped, decoded] : {std::pair{254U, 4U}, std::pair{251U, 5U}}) {
+    for (Memory* const m : {&want, &got}) run(cpu, *m, at, skipped);
+    at += skipped;
+    for (Tokens const end = at + decoded; at < end; ++at)
+      CHECK(same_bits(run(device, got, at, 1), run(cpu, want, at, 1)));
+  }
+  CHECK(device.forward().recordings().recorded == 3);
+  CHECK(device.forward().recordings().replayed == 6);
+}
+
 TEST_CASE("a decode step allocates nothing") {
   OwnModel const model = random_model(vector_config(), 23, Dtype::bf16);
   FalconH1Config const& c = model.tensors().config;
