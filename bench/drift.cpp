@@ -335,9 +335,9 @@ int bench(const ModelTensors& model, const std::string& name, std::size_t count)
               seconds_since(start), got.size());
 
   for (std::size_t i = 0; i < positions.size(); ++i) {
-    std::printf("\n%zu tokens\n%-6s %-15s %10s %10s %10s %10s %10s %7s %10s\n", positions[i],
-                "kv,conv", "carry", "state mean", "state max", "worst head", "logits", "abs max",
-                "argmax", "KL");
+    std::printf("\n%zu tokens\n%-5s %-6s %-15s %10s %10s %10s %10s %10s %7s %10s\n", positions[i],
+                "input", "kv,conv", "carry", "state mean", "state max", "worst head", "logits",
+                "abs max", "argmax", "KL");
     for (std::size_t k = 0; k < got.size(); ++k) {
       Drift const d = compare(got[k][i], want[i], c.ssm_heads);
       std::printf("%-28s %10.2e %10.2e %10.2e %10.2e %10.2e %4zu/%zu %10.2e\n", choices[k].name,
