@@ -44,9 +44,9 @@ struct GreedyCase {
       run_on(target, j, logits, rows_of, ids, candidates);
       for (std::uint32_t r = 0; r < j.rows; ++r) {
         std::int64_t const of = rows_of.empty() ? std::int64_t{r} : rows_of[r];
-        std::int64_t const want = of < 0 ? -1
-                                         : std::int64_t{runtime::Sampler::greedy(
-                                               {row(static_cast<std::size_t>(of)), n})};
+        std::int64_t const want =
+            of < 0 ? -1
+                   : std::int64_t{runtime::Sampler::greedy({row(static_cast<std::size_t>(of)), n})};
         CHECK(ids[r] == want);
       }
     }

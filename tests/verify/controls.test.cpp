@@ -38,14 +38,16 @@ struct SkipConv {
   }
 };
 
-/// The first two attention blocks of an adopted prefix change places.
+/// The first attention block of an adopted prefix is read where the second one lies. (If they
+/// changed places, the same keys and values would be summed in another order, which is often lost
+/// where inputs of linears are rounded to BF16.)
 struct NeighbourBlock {
   std::deque<std::vector<std::int32_t>> tables;
   template <class Cache>
   void chunk(const Cache& cache, const Chunk& c, ForwardChunk& f) {
     if (!adopts(cache, c) || c.begin < 2 * cache.block_tokens()) return;
     auto& table = tables.emplace_back(f.blocks.begin(), f.blocks.end());
-    std::swap(table[0], table[1]);
+    table[0] = table[1];
     f.blocks = table;
   }
 };
