@@ -115,9 +115,9 @@ CpuForward::CpuForward(ModelTensors model, const ForwardOptions& options)
   std::size_t const widths[] = {std::max({c.hidden, c.intermediate, c.ssm_width()}),
                                 c.query_width()};
   std::size_t needed = 0;
-  for (std::size_t i = 0; i < 2; ++i)
+  for (std::size_t const width : widths)
     for (LinearInput const input : {LinearInput::fp32, LinearInput::bf16})
-      if (takes(input)) needed += m * packed_stride(widths[i]) * bytes_of(input) / sizeof(float);
+      if (takes(input)) needed += m * packed_stride(width) * bytes_of(input) / sizeof(float);
   packed_.resize(needed + line_floats);
   auto const address = reinterpret_cast<std::uintptr_t>(packed_.data()) / sizeof(float);
   float* next = packed_.data() + (line_floats - address % line_floats) % line_floats;

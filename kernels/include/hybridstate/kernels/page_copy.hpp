@@ -23,8 +23,8 @@ struct CopyList {
 
   template <cta_thread T>
   HYBRIDSTATE_HD CopyItem item(T& t, std::uint32_t i) const {
-    return {t.template load<const std::byte*>(&items[i].source),
-            t.template load<std::byte*>(&items[i].destination),
+    return {t.template load<const std::byte*>(static_cast<const void*>(&items[i].source)),
+            t.template load<std::byte*>(static_cast<const void*>(&items[i].destination)),
             t.template load<std::int64_t>(&items[i].bytes)};
   }
 };

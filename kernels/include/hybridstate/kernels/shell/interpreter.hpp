@@ -53,7 +53,7 @@ class InterpretedThread {
   V load(const void* from, unsigned line = __builtin_LINE()) {
     V value;
     note(from, sizeof(V), false, line);
-    std::memcpy(&value, from, sizeof(V));
+    std::memcpy(static_cast<void*>(&value), from, sizeof(V));
     return value;
   }
   template <class V>
