@@ -6,6 +6,8 @@
 #include <optional>
 #include <string_view>
 
+#include "executor/named.hpp"
+
 namespace hybridstate::runtime {
 
 inline constexpr std::uint32_t grid_tokens = 256;  ///< where Carry::bf16_at_grid rounds
@@ -19,9 +21,7 @@ constexpr const char* carry_name(Carry carry) noexcept {
 }
 /// Nothing for a name that carry_name() does not give.
 constexpr std::optional<Carry> carry_named(std::string_view name) noexcept {
-  for (Carry const carry : {Carry::fp32, Carry::bf16_per_token, Carry::bf16_at_grid})
-    if (name == carry_name(carry)) return carry;
-  return std::nullopt;
+  return named(name, {Carry::fp32, Carry::bf16_per_token, Carry::bf16_at_grid}, carry_name);
 }
 
 }  // namespace hybridstate::runtime

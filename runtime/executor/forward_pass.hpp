@@ -15,6 +15,7 @@
 #include "executor/carry.hpp"
 #include "executor/conditions.hpp"
 #include "executor/linear_input.hpp"
+#include "executor/named.hpp"
 #include "executor/sampling.hpp"
 #include "model/falcon_config.hpp"
 #include "model/weights.hpp"
@@ -116,9 +117,7 @@ constexpr const char* compute_name(Compute compute) noexcept {
 }
 /// Nothing for a name that compute_name() does not give.
 constexpr std::optional<Compute> compute_named(std::string_view name) noexcept {
-  for (Compute const compute : {Compute::cpu, Compute::interpreted, Compute::cuda})
-    if (name == compute_name(compute)) return compute;
-  return std::nullopt;
+  return named(name, {Compute::cpu, Compute::interpreted, Compute::cuda}, compute_name);
 }
 
 /// How linears are computed.
@@ -131,9 +130,7 @@ constexpr const char* linear_form_name(LinearForm form) noexcept {
 }
 /// Nothing for a name that linear_form_name() does not give.
 constexpr std::optional<LinearForm> linear_form_named(std::string_view name) noexcept {
-  for (LinearForm const form : {LinearForm::exact, LinearForm::cublaslt})
-    if (name == linear_form_name(form)) return form;
-  return std::nullopt;
+  return named(name, {LinearForm::exact, LinearForm::cublaslt}, linear_form_name);
 }
 
 struct ForwardOptions {
@@ -181,7 +178,7 @@ class ForwardPass {
                       const SamplingOptions& sampling, std::span<TokenId> choices);
   /// The tables after each change, in front of the run whose chunks name their rows. A pass that
   /// reads the chunks' spans has no use for them.
-  virtual void follow(const StepTables&) {}
+  virtual void update_tables(const StepTables&) {}
   /// Memory that units can lie in, zeroed; as long as the pass lives.
   virtual std::byte* allocate(std::size_t bytes) = 0;
   /// Inside that memory, before the next run.

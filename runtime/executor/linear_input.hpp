@@ -6,6 +6,7 @@
 #include <optional>
 #include <string_view>
 
+#include "executor/named.hpp"
 #include "model/dtype.hpp"
 
 namespace hybridstate::runtime {
@@ -18,9 +19,7 @@ constexpr const char* linear_input_name(LinearInput input) noexcept {
 }
 /// Nothing for a name that linear_input_name() does not give.
 constexpr std::optional<LinearInput> linear_input_named(std::string_view name) noexcept {
-  for (LinearInput const input : {LinearInput::fp32, LinearInput::bf16})
-    if (name == linear_input_name(input)) return input;
-  return std::nullopt;
+  return named(name, {LinearInput::fp32, LinearInput::bf16}, linear_input_name);
 }
 
 /// Of a layer with such weights, where the options say `input`.

@@ -143,7 +143,7 @@ class ModelExecutor {
     if (BatchResult const built = tables_.build(cache_, scheduled_); !built)
       throw DeviceError("chunk " + std::to_string(built.item) +
                         " of the step: " + sentence(built.refusal));
-    forward_->follow({tables_.shape(), tables_.entries(), tables_.changed()});
+    forward_->update_tables({tables_.shape(), tables_.entries(), tables_.changed()});
     // A chunk keeps a span of these: they must not move.
     std::size_t most = 0;
     for (Chunk const& c : plan.chunks) most += cache_.states(c.sequence).size() + 1;

@@ -265,23 +265,51 @@ TEST_CASE("serving through recordings gives the CPU executor's bits") {
   }
 }
 
+namespace {
+
+struct BothLimits {
+  std::uint32_t rows, sequences;
+  Tokens max_position;
+};
+/// A model on the CPU and on the interpreted device, each with units of its own.
+struct OnBoth {
+  explicit OnBoth(BothLimits limits)
+      : config(vector_config()),
+        model(random_model(config, 9, Dtype::bf16)),
+        want(config, memory(limits)),
+        got(config, memory(limits)),
+        cpu(model.tensors(), options()),
+        device(std::make_unique<DeviceForward>(model.tensors(), options(), interpreted_device(),
+                                               ForwardLimits{limits.rows, limits.max_position, 0}),
+               limits.rows) {}
+
+  static MemoryOptions memory(BothLimits limits) {
+    MemoryOptions o;
+    o.kv = o.ssm = o.conv = Dtype::bf16;
+    o.block_tokens = 16;
+    o.max_tokens = limits.max_position;
+    o.sequences = limits.sequences;
+    return o;
+  }
+  static ForwardOptions options() {
+    ForwardOptions o;
+    o.max_tokens = 512;
+    o.threads = 1;
+    return o;
+  }
+
+  FalconH1Config config;
+  OwnModel model;
+  Memory want, got;
+  CpuForward cpu;
+  WithTables device;
+};
+
+}  // namespace
+
 TEST_CASE("rows of a decode step may be anywhere; a device chooses as the sampler does") {
-  FalconH1Config const config = vector_config();
-  OwnModel const model = random_model(config, 9, Dtype::bf16);
-  MemoryOptions memory;
-  memory.kv = memory.ssm = memory.conv = Dtype::bf16;
-  memory.block_tokens = 16;
-  memory.max_tokens = 40;
-  memory.sequences = 3;
-  Memory want(config, memory);
-  Memory got(config, memory);
-  ForwardOptions options;
-  options.max_tokens = 16;
-  options.threads = 1;
-  CpuForward cpu(model.tensors(), options);
-  WithTables device(std::make_unique<DeviceForward>(model.tensors(), options, interpreted_device(),
-                                                    ForwardLimits{9, 40, 0}),
-                    9);
+  OnBoth both({.rows = 9, .sequences = 3, .max_position = 40});
+  auto& [config, model, want, got, cpu, device] = both;
   auto const tokens = random_tokens(20, config.vocabulary, 4);
   std::int32_t const rows[] = {6, 0, 3};
   for (Tokens begin = 0; begin < 20; ++begin) {
@@ -329,21 +357,8 @@ TEST_CASE("rows of a decode step may be anywhere; a device chooses as the sample
 }
 
 TEST_CASE("a sequence that outgrows the splits of a recording gets another") {
-  FalconH1Config const config = vector_config();
-  OwnModel const model = random_model(config, 9, Dtype::bf16);
-  MemoryOptions memory;
-  memory.kv = memory.ssm = memory.conv = Dtype::bf16;
-  memory.block_tokens = 16;
-  memory.max_tokens = 520;
-  Memory want(config, memory);
-  Memory got(config, memory);
-  ForwardOptions options;
-  options.max_tokens = 512;
-  options.threads = 1;
-  CpuForward cpu(model.tensors(), options);
-  WithTables device(std::make_unique<DeviceForward>(model.tensors(), options, interpreted_device(),
-                                                    ForwardLimits{2, 520, 0}),
-                    2);
+  OnBoth both({.rows = 2, .sequences = 1, .max_position = 520});
+  auto& [config, model, want, got, cpu, device] = both;
   auto const tokens = random_tokens(516, config.vocabulary, 4);
   auto const run = [&](ForwardPass& forward, Memory& m, Tokens begin, Tokens count) {
     std::vector<float> logits(config.vocabulary);

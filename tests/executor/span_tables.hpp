@@ -69,7 +69,7 @@ class WithTables final : public hybridstate::runtime::ForwardPass {
       if (!std::equal(&entries_[at], &entries_[at] + n, &before[at]))
         changed_.push_back({static_cast<std::int32_t>(r), 0, static_cast<std::int32_t>(n)});
     }
-    forward_->follow({shape_, entries_, changed_});
+    forward_->update_tables({shape_, entries_, changed_});
     return chunks_;
   }
   void put(const hybridstate::runtime::StateRow& state, std::int32_t* to) const {

@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "gpu/cuda_target.hpp"
+#include "kernels/empty_jobs.hpp"
 
 using namespace hybridstate::kernels;
 
@@ -44,31 +45,5 @@ TEST_CASE("launchers refuse what no kernel takes") {
 }
 
 TEST_CASE("empty batches queue nothing") {
-  auto const nothing = [](auto job, auto change) { CHECK(launched(job, change) == cudaSuccess); };
-  auto const as_is = [](auto&) {};
-  nothing(AttentionJob{}, [](auto& j) {
-    j.batch.kv_heads = 1;
-    j.batch.blocks.strides.block_tokens = 16;
-    j.head_dim = 128;
-  });
-  nothing(ConvolutionStepJob{}, as_is);
-  nothing(ConvolutionRunsJob{}, as_is);
-  nothing(RotationJob{}, as_is);
-  nothing(RmsNormJob{}, as_is);
-  nothing(GatedNormJob{}, as_is);
-  nothing(SiluProductJob{}, as_is);
-  nothing(EmbeddingJob{}, as_is);
-  nothing(ScaleRows{}, as_is);
-  nothing(RoundRows{}, as_is);
-  nothing(AddRows{}, as_is);
-  nothing(LinearJob{}, as_is);
-  nothing(CopyList{}, as_is);
-  nothing(CopyPages{}, as_is);
-  nothing(GreedyRows{}, [](auto& j) { j.n = 8; });
-  nothing(SampleRows{}, [](auto& j) { j.n = 8; });
-  nothing(StateScanJob{}, [](auto& j) { j.in.heads = 1, j.state = 64; });
-  nothing(StateUpdateJob{}, [](auto& j) {
-    j.in.heads = 1, j.state = 64;
-    j.source.map.heads_per_page = j.destination.map.heads_per_page = 1;
-  });
+  each_empty_job([](const auto& job) { CHECK(launch_on_device(job) == cudaSuccess); });
 }

@@ -13,6 +13,8 @@
 #include <hybridstate/kernels/rows.hpp>
 #include <hybridstate/kernels/state_update.hpp>
 
+#include "kernels/empty_jobs.hpp"
+
 using namespace hybridstate;
 using namespace hybridstate::kernels;
 
@@ -228,48 +230,13 @@ bool runs_nothing(const Job& job) {
 }
 
 TEST_CASE("an empty batch launches nothing") {
-  StateUpdateJob step;
-  step.in.heads = 24;
-  step.in.rows = 128;
-  step.state = 256;
-  step.source.map.heads_per_page = step.destination.map.heads_per_page = 8;
-  CHECK(runs_nothing(step));
+  each_empty_job([](const auto& job) { CHECK(runs_nothing(job)); });
+  StateUpdateJob step = empty_state_update();
   step.sequences = 1;
   CHECK(!runs_nothing(step));
-  StateScanJob scan;
-  scan.in = step.in;
-  scan.state = step.state;
-  scan.source = scan.kept.states = step.source;
-  CHECK(runs_nothing(scan));
+  StateScanJob scan = empty_state_scan();
   scan.source.map = {};
   CHECK(runs_nothing(scan));
-  ConvolutionStepJob convolution;
-  convolution.channels = 64;
-  CHECK(runs_nothing(convolution));
-  ConvolutionRunsJob runs;
-  runs.channels = 64;
-  CHECK(runs_nothing(runs));
-  RotationJob rotation;
-  rotation.heads = rotation.kv_heads = 1;
-  rotation.head_dim = 64;
-  CHECK(runs_nothing(rotation));
-  CHECK(runs_nothing(CopyPages{.count = 0, .most_bytes = 4096}));
-  RmsNormJob norm;
-  norm.n = 64;
-  CHECK(runs_nothing(norm));
-  GatedNormJob gated;
-  gated.width = 64;
-  CHECK(runs_nothing(gated));
-  EmbeddingJob embedding;
-  embedding.n = 64;
-  CHECK(runs_nothing(embedding));
-  SiluProductJob product;
-  product.n = 64;
-  CHECK(runs_nothing(product));
-  CHECK(runs_nothing(ScaleRows{.n = 64}));
-  CHECK(runs_nothing(AddRows{.n = 64}));
-  CHECK(runs_nothing(LinearJob{}));
-  CHECK(runs_nothing(GreedyRows{.n = 64}));
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 
 #include "executor/cpu/chunk_form.hpp"
 #include "executor/device_error.hpp"
+#include "executor/small_tensors.hpp"
 
 namespace hybridstate::runtime::cpu {
 namespace {
@@ -20,12 +21,6 @@ constexpr std::size_t row_step = 64;        // output rows of one item of a line
 constexpr std::size_t row_most = 256;       // up to this
 constexpr std::size_t channel_block = 256;  // channels of one item of the convolution
 constexpr std::size_t line_floats = 16;     // floats of a cache line
-
-std::vector<float> floats(const TensorView& tensor) {
-  std::vector<float> out(tensor ? static_cast<std::size_t>(tensor.elements()) : 0);
-  for (std::size_t i = 0; i < out.size(); ++i) out[i] = tensor.at(i);
-  return out;
-}
 
 constexpr std::size_t bytes_of(LinearInput input) { return input == LinearInput::bf16 ? 2 : 4; }
 
@@ -67,33 +62,28 @@ CpuForward::CpuForward(ModelTensors model, const ForwardOptions& options)
     throw DeviceError("the convolution state cannot be F16; BF16 and F32 are supported");
 
   rotation_ = Rotation(c.rope_theta, c.head_dim);
-  final_norm_ = floats(model_.final_norm);
+  final_norm_ = values_of(model_.final_norm);
   layers_.resize(model_.layers.size());
   for (std::size_t l = 0; l < layers_.size(); ++l) {
     const LayerWeights& from = model_.layers[l];
     Layer& to = layers_[l];
-    to.input_norm = floats(from.input_norm);
-    to.ff_norm = floats(from.ff_norm);
-    to.ssm_norm = floats(from.ssm_norm);
-    to.conv_bias = floats(from.conv_bias);
-    to.d = floats(from.d);
-    to.dt_bias = floats(from.dt_bias);
-    to.decay = floats(from.a_log);
-    for (float& a : to.decay) a = -numeric::exp(a);
-    std::size_t const channels = c.conv_channels();
-    to.conv_weights.resize(channels * c.conv_width);
-    for (std::size_t i = 0; i < channels; ++i)
-      for (std::size_t tap = 0; tap < c.conv_width; ++tap)
-        to.conv_weights[tap * channels + i] = from.conv.at(i * c.conv_width + tap);
-    to.q_bias = floats(from.q_bias);
-    to.k_bias = floats(from.k_bias);
-    to.v_bias = floats(from.v_bias);
-    to.o_bias = floats(from.o_bias);
-    to.in_bias = floats(from.in_proj_bias);
-    to.out_bias = floats(from.out_proj_bias);
-    to.gate_bias = floats(from.gate_bias);
-    to.up_bias = floats(from.up_bias);
-    to.down_bias = floats(from.down_bias);
+    to.input_norm = values_of(from.input_norm);
+    to.ff_norm = values_of(from.ff_norm);
+    to.ssm_norm = values_of(from.ssm_norm);
+    to.conv_bias = values_of(from.conv_bias);
+    to.d = values_of(from.d);
+    to.dt_bias = values_of(from.dt_bias);
+    to.decay = decay_rates(from.a_log);
+    to.conv_weights = tap_major(from.conv, c.conv_channels(), c.conv_width);
+    to.q_bias = values_of(from.q_bias);
+    to.k_bias = values_of(from.k_bias);
+    to.v_bias = values_of(from.v_bias);
+    to.o_bias = values_of(from.o_bias);
+    to.in_bias = values_of(from.in_proj_bias);
+    to.out_bias = values_of(from.out_proj_bias);
+    to.gate_bias = values_of(from.gate_bias);
+    to.up_bias = values_of(from.up_bias);
+    to.down_bias = values_of(from.down_bias);
   }
 
   std::size_t const m = options.max_tokens;

@@ -12,6 +12,7 @@
 
 #include "executor/device_error.hpp"
 #include "executor/rotation.hpp"
+#include "executor/small_tensors.hpp"
 
 namespace hybridstate::runtime::device {
 namespace {
@@ -20,21 +21,6 @@ using kernels::ElementType;
 
 ElementType element_type(Dtype dtype) {
   return dtype == Dtype::bf16 ? ElementType::bf16 : ElementType::f32;
-}
-
-std::vector<float> values_of(const TensorView& tensor) {
-  std::vector<float> out(tensor ? static_cast<std::size_t>(tensor.elements()) : 0);
-  for (std::size_t i = 0; i < out.size(); ++i) out[i] = tensor.at(i);
-  return out;
-}
-
-/// [channels][width] to [width][channels].
-std::vector<float> tap_major(const TensorView& conv, std::size_t channels, std::size_t width) {
-  std::vector<float> out(channels * width);
-  for (std::size_t c = 0; c < channels; ++c)
-    for (std::size_t tap = 0; tap < width; ++tap)
-      out[tap * channels + c] = conv.at(c * width + tap);
-  return out;
 }
 
 /// CTAs of attention below which a GPU is not busy: about one a multiprocessor.
@@ -58,7 +44,7 @@ const T* DeviceForward::constants(const std::vector<T>& values) {
 template <class Use>
 void DeviceForward::for_each_matrix(Use&& use) const {
   use(model_.embed);
-  use(model_.lm_head);
+  if (!tied()) use(model_.lm_head);
   for (const LayerWeights& w : model_.layers)
     for (const TensorView* t :
          {&w.q, &w.k, &w.v, &w.o, &w.in_proj, &w.out_proj, &w.gate, &w.up, &w.down})
@@ -121,18 +107,16 @@ DeviceForward::DeviceForward(ModelTensors model, const ForwardOptions& options,
   factors_ = constants(factors);
 
   embed_ = weights(model_.embed, {});
-  lm_head_ = model_.lm_head.data == model_.embed.data ? embed_ : weights(model_.lm_head, {});
+  lm_head_ = tied() ? embed_ : weights(model_.lm_head, {});
   final_norm_ = constants(values_of(model_.final_norm));
   for (const LayerWeights& from : model_.layers) {
-    std::vector<float> a = values_of(from.a_log);
-    for (float& v : a) v = -numeric::exp(v);
     Layer to{};
     to.input_norm = constants(values_of(from.input_norm));
     to.ff_norm = constants(values_of(from.ff_norm));
     to.ssm_norm = c.gated_norm ? constants(values_of(from.ssm_norm)) : nullptr;
     to.conv_weights = constants(tap_major(from.conv, c.conv_channels(), c.conv_width));
     to.conv_bias = constants(values_of(from.conv_bias));
-    to.a = constants(a);
+    to.a = constants(decay_rates(from.a_log));
     to.d = constants(values_of(from.d));
     to.dt_bias = constants(values_of(from.dt_bias));
     to.q = weights(from.q, from.q_bias);
@@ -213,7 +197,7 @@ void DeviceForward::send(Staged& memory, std::size_t bytes) {
   device_->upload(memory.device, memory.host, bytes);
 }
 
-void DeviceForward::follow(const StepTables& tables) {
+void DeviceForward::update_tables(const StepTables& tables) {
   if (tables_ == nullptr) {
     if (tables.shape.rows != limits_.max_sequences)
       throw DeviceError("tables of " + std::to_string(tables.shape.rows) + " rows for " +

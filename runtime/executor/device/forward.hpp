@@ -22,8 +22,8 @@ struct UploadCounts {
 /// The forward pass of Falcon-H1 as kernels of a device. Every reduction has the order of the CPU
 /// executor's (kernels.hpp there), so that logits, states, keys and values are the same bits.
 ///
-/// The device keeps a copy of the step's tables (follow()), from which kernels read. A step in
-/// which every chunk is one token that leaves one state runs through a recording: its arguments
+/// The device keeps a copy of the step's tables (update_tables()), from which kernels read. A step
+/// in which every chunk is one token that leaves one state runs through a recording: its arguments
 /// depend on the padded number of rows and the rounded length of the longest sequence alone. Rows
 /// without a sequence are padding.
 ///
@@ -42,7 +42,7 @@ class DeviceForward final : public ForwardPass {
            std::span<float> logits) override;
   void choose(std::span<const ForwardChunk> chunks, const KvArena& kv,
               const SamplingOptions& sampling, std::span<TokenId> choices) override;
-  void follow(const StepTables& tables) override;
+  void update_tables(const StepTables& tables) override;
   std::byte* allocate(std::size_t bytes) override { return device_->allocate(bytes); }
   void copy(std::byte* to, const std::byte* from, std::size_t bytes) override {
     device_->copy(to, from, bytes);
@@ -83,6 +83,8 @@ class DeviceForward final : public ForwardPass {
     const std::int32_t *kept_pages, *kept_lines;  ///< [kept][members], [kept][lines]
   };
 
+  /// Whether the embedding is the output matrix, too.
+  bool tied() const noexcept { return model_.lm_head.data == model_.embed.data; }
   template <class Use>
   void for_each_matrix(Use&& use) const;
   /// Calls use(pointer, floats) for every array of activations.
