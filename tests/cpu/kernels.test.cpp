@@ -159,7 +159,7 @@ struct LinearCase {
     job.input = input;
     job.rows = rows;
     job.columns = columns;
-    job.x_stride = packed_stride(columns);
+    job.x_stride = packed_stride(columns, input);
     job.y_stride = rows + 1;
     job.scale = 0.75F;
     job.bias = bias.data();

@@ -64,7 +64,7 @@ struct LinearCase {
   std::vector<float> expected() const {
     bool const rounds = job.input == ElementType::bf16;
     auto const input = rounds ? runtime::LinearInput::bf16 : runtime::LinearInput::fp32;
-    std::size_t const row_bytes = cpu::packed_stride(job.columns) * (rounds ? 2 : 4);
+    std::size_t const row_bytes = cpu::packed_stride(job.columns, input) * (rounds ? 2 : 4);
     std::vector<std::byte> packed(job.tokens * row_bytes);
     for (std::uint32_t i = 0; i < job.tokens; ++i)
       reference().pack(job.x.row(i), job.columns, input, packed.data() + i * row_bytes);
@@ -76,7 +76,7 @@ struct LinearCase {
     linear.rows = job.rows;
     linear.columns = job.columns;
     linear.x = packed.data();
-    linear.x_stride = cpu::packed_stride(job.columns);
+    linear.x_stride = cpu::packed_stride(job.columns, input);
     linear.y = out.data();
     linear.y_stride = static_cast<std::size_t>(job.y.stride);
     linear.scale = job.scale;

@@ -3,6 +3,7 @@
 #include "executor/cpu/forward.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <string>
@@ -17,8 +18,9 @@ namespace {
 
 constexpr std::size_t token_block = 8;      // tokens of one item of an elementwise loop
 constexpr std::size_t query_block = 8;      // query tokens of one attention item
-constexpr std::size_t row_step = 64;        // output rows of one item of a linear: a multiple,
-constexpr std::size_t row_most = 256;       // up to this
+constexpr std::size_t most_jobs = 4;        // linears that share one loop
+constexpr std::size_t row_step = 48;        // output rows of one item of a linear: a multiple,
+constexpr std::size_t row_most = 240;       // about this many at most
 constexpr std::size_t channel_block = 256;  // channels of one item of the convolution
 constexpr std::size_t line_floats = 16;     // floats of a cache line
 
@@ -102,21 +104,25 @@ CpuForward::CpuForward(ModelTensors model, const ForwardOptions& options)
   dt_.resize(m * c.ssm_heads);
   decay_.resize(m * c.ssm_heads);
   // Both kinds of rows for each of the types that a linear of this model takes.
-  std::size_t const widths[] = {std::max({c.hidden, c.intermediate, c.ssm_width()}),
-                                c.query_width()};
-  std::size_t needed = 0;
-  for (std::size_t const width : widths)
+  auto const row_floats = [&](std::size_t i, LinearInput input) {
+    std::size_t stride = packed_stride(c.query_width(), input);
+    if (i == 0)
+      stride = std::max({packed_stride(c.hidden, input), packed_stride(c.intermediate, input),
+                         packed_stride(c.ssm_width(), input)});
+    return takes(input) ? m * stride * bytes_of(input) / sizeof(float) : 0;
+  };
+  std::size_t needed = line_floats;
+  for (std::size_t i = 0; i < 2; ++i)
     for (LinearInput const input : {LinearInput::fp32, LinearInput::bf16})
-      if (takes(input)) needed += m * packed_stride(width) * bytes_of(input) / sizeof(float);
-  packed_.resize(needed + line_floats);
+      needed += row_floats(i, input);
+  packed_.resize(needed);
   auto const address = reinterpret_cast<std::uintptr_t>(packed_.data()) / sizeof(float);
   float* next = packed_.data() + (line_floats - address % line_floats) % line_floats;
   for (std::size_t i = 0; i < 2; ++i)
-    for (LinearInput const input : {LinearInput::fp32, LinearInput::bf16})
-      if (takes(input)) {
-        inputs_[i].of(input) = next;
-        next += m * packed_stride(widths[i]) * bytes_of(input) / sizeof(float);
-      }
+    for (LinearInput const input : {LinearInput::fp32, LinearInput::bf16}) {
+      if (takes(input)) inputs_[i].of(input) = next;
+      next += row_floats(i, input);
+    }
   cosines_.resize(m * rotation_.half());
   sines_.resize(m * rotation_.half());
 }
@@ -146,8 +152,9 @@ void CpuForward::pack(const float* x, std::size_t n, std::size_t row, Inputs& to
     if (std::any_of(weights.begin(), weights.end(), [&](const TensorView* w) {
           return input_of(w->dtype, options_.linear_input) == input;
         }))
-      k_->pack(x, n, input,
-               static_cast<std::byte*>(to.of(input)) + row * packed_stride(n) * bytes_of(input));
+      k_->pack(
+          x, n, input,
+          static_cast<std::byte*>(to.of(input)) + row * packed_stride(n, input) * bytes_of(input));
 }
 
 Linear CpuForward::product(const TensorView& weights, std::uint32_t rows, std::uint32_t columns,
@@ -159,7 +166,7 @@ Linear CpuForward::product(const TensorView& weights, std::uint32_t rows, std::u
   j.columns = columns;
   j.input = input_of(weights.dtype, options_.linear_input);
   j.x = x.of(j.input);
-  j.x_stride = packed_stride(columns);
+  j.x_stride = packed_stride(columns, j.input);
   j.y = y;
   j.y_stride = y_stride;
   return j;
@@ -198,24 +205,35 @@ void CpuForward::linear(std::span<const Linear> jobs, std::size_t tokens) {
     for (const Linear& job : jobs) linear_in_pieces(job, tokens, sum_pieces(tokens));
     return;
   }
-  // Long items, so that a core reads ahead; several for each thread, so that all end together.
+  // Long items, so that a core reads ahead; several for each thread, so that all end together; and
+  // of every job the same share for each thread, in one piece.
+  struct Share {
+    std::size_t items, rows;  // of a thread, of an item
+  };
+  std::array<Share, most_jobs> shares;
+  std::size_t const threads = workers_.threads();
   std::size_t rows = 0;
   for (const Linear& job : jobs) rows += job.rows;
-  std::size_t const share = rows / (std::size_t{workers_.threads()} * 6) / row_step * row_step;
-  std::size_t const block = std::clamp(share, row_step, row_most);
-  std::size_t blocks = 0;
-  for (const Linear& job : jobs) blocks += (job.rows + block - 1) / block;
-  workers_.run(blocks, [&](std::size_t item) {
-    for (const Linear& job : jobs) {
-      std::size_t const own = (job.rows + block - 1) / block;
-      if (item < own) {
-        std::size_t const first = item * block;
-        k_->linear(job, static_cast<std::uint32_t>(tokens), static_cast<std::uint32_t>(first),
-                   static_cast<std::uint32_t>(std::min<std::size_t>(job.rows, first + block)));
-        return;
-      }
-      item -= own;
-    }
+  std::size_t const wanted = std::clamp(rows / (threads * 6), row_step, row_most);
+  std::size_t items = 0;
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    shares[i].items = std::max<std::size_t>(1, jobs[i].rows / threads / wanted);
+    shares[i].rows =
+        ceil_div(ceil_div<std::size_t>(jobs[i].rows, threads * shares[i].items), row_step) *
+        row_step;
+    items += shares[i].items;
+  }
+  workers_.run(threads * items, [&](std::size_t item) {
+    std::size_t const thread = item / items;
+    item %= items;
+    std::size_t i = 0;
+    for (; item >= shares[i].items; ++i) item -= shares[i].items;
+    const Linear& job = jobs[i];
+    std::size_t const first = (thread * shares[i].items + item) * shares[i].rows;
+    std::size_t const end = std::min<std::size_t>(job.rows, first + shares[i].rows);
+    if (first < end)
+      k_->linear(job, static_cast<std::uint32_t>(tokens), static_cast<std::uint32_t>(first),
+                 static_cast<std::uint32_t>(end));
   });
 }
 

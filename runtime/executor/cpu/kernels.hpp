@@ -37,9 +37,16 @@ inline constexpr std::uint32_t max_state = 1024;
 /// Elements of one packed row of n: whole steps of 32.
 constexpr std::size_t packed_size(std::size_t n) noexcept { return (n + 31) / 32 * 32; }
 
-/// Elements from one packed row to the next, in whole cache lines: rows an exact number of pages
-/// apart would share the same few lines of the first-level cache.
-constexpr std::size_t packed_stride(std::size_t n) noexcept { return packed_size(n) + 32; }
+/// Elements from one packed row of n to the next: whole cache lines, and never about a multiple of
+/// a page. The same columns of several rows, read together, then lie all over the first-level
+/// cache.
+constexpr std::size_t packed_stride(std::size_t n, LinearInput input) noexcept {
+  std::size_t const page = input == LinearInput::bf16 ? 2048 : 1024;
+  std::size_t const stride = packed_size(n) + page / 64;
+  std::size_t const past = stride % page;
+  bool const crowded = n > page / 2 && (past < page / 4 || past > page / 4 * 3 + page / 16);
+  return stride + (crowded ? page / 2 : 0);
+}
 
 /// y[t][row] = (scale * (W[row] . x[t]) + bias[row]) * post for rows of W and tokens t.
 struct Linear {

@@ -169,14 +169,26 @@ constexpr std::size_t lone_rows = HYBRIDSTATE_CPU_WIDTH == 1 ? 1 : 4;
 constexpr std::size_t block_bytes = 1U << 18;  // of weights that stay in the second-level cache
 constexpr std::size_t few_bytes = 1U << 16;    // the same for 2 or 3 tiles of tokens
 constexpr std::size_t many_tiles = 4;
-constexpr std::size_t stream_ahead = 3072;  // bytes of a stream of weights that are under way
+constexpr std::size_t stream_ahead = 3072;    // bytes of a stream of weights that are under way
+constexpr std::size_t input_room = 3U << 13;  // bytes of inputs that stay in the first-level cache
+constexpr std::size_t pass_bytes = 1U << 14;  // of the inputs of a pass, where they do not
+constexpr std::size_t pass_tiles = 4;         // of rows that one piece of the inputs serves
+
+/// All columns of a tile at once.
+struct Whole {};
+/// Some of them, and where the sums of the tile lie between two passes.
+struct Pass {
+  std::size_t first, end;
+  float* sums;
+};
 
 /// R rows, `step` apart, of T tokens. With Fetch, weights `ahead` bytes further on are fetched
 /// meanwhile.
-template <Dtype D, LinearInput X, std::size_t R, std::size_t T, bool Fetch>
+template <Dtype D, LinearInput X, std::size_t R, std::size_t T, bool Fetch, class Columns>
 void linear_tile(const Linear& j, std::size_t row, std::size_t step, std::size_t token,
-                 std::size_t ahead) {
+                 std::size_t ahead, const Columns& pass) {
   using S = Steps<D, X>;
+  constexpr bool whole = std::is_same_v<Columns, Whole>;
   std::size_t const n = j.columns;
   const unsigned char* w[R];
   HYBRIDSTATE_CPU_UNROLL
@@ -188,13 +200,21 @@ void linear_tile(const Linear& j, std::size_t row, std::size_t step, std::size_t
   HYBRIDSTATE_CPU_UNROLL
   for (std::size_t r = 0; r < R; ++r) HYBRIDSTATE_CPU_UNROLL
   for (std::size_t t = 0; t < T; ++t) acc[r][t] = zero();
+  std::size_t k = 0;
+  std::size_t end = n;
+  if constexpr (!whole) {
+    k = pass.first;
+    end = pass.end;
+    if (k > 0) HYBRIDSTATE_CPU_UNROLL
+    for (std::size_t r = 0; r < R; ++r) HYBRIDSTATE_CPU_UNROLL
+    for (std::size_t t = 0; t < T; ++t) acc[r][t] = load(pass.sums + (r * T + t) * lanes);
+  }
 #if HYBRIDSTATE_CPU_WIDTH > 1
   std::uint32_t const control = S::flushes ? _mm_getcsr() : 0;
   constexpr std::uint32_t flush = 0x8040;  // results, inputs
   if constexpr (S::flushes) set_control(control | flush, acc);
 #endif
-  std::size_t k = 0;
-  for (; k + 2 * lanes <= n; k += 2 * lanes) {
+  for (; k + 2 * lanes <= end; k += 2 * lanes) {
     typename S::Weights p[R];
     HYBRIDSTATE_CPU_UNROLL
     for (std::size_t r = 0; r < R; ++r) {
@@ -203,7 +223,7 @@ void linear_tile(const Linear& j, std::size_t row, std::size_t step, std::size_t
     }
     S::add(p, x + k * S::input_bytes, stride, acc);
   }
-  if (k < n) {
+  if (k < end) {
     typename S::Weights p[R];
     HYBRIDSTATE_CPU_UNROLL
     for (std::size_t r = 0; r < R; ++r) {
@@ -216,6 +236,14 @@ void linear_tile(const Linear& j, std::size_t row, std::size_t step, std::size_t
 #if HYBRIDSTATE_CPU_WIDTH > 1
   if constexpr (S::flushes) set_control(control, acc);
 #endif
+  if constexpr (!whole) {
+    if (end < n) {
+      HYBRIDSTATE_CPU_UNROLL
+      for (std::size_t r = 0; r < R; ++r) HYBRIDSTATE_CPU_UNROLL
+      for (std::size_t t = 0; t < T; ++t) store(pass.sums + (r * T + t) * lanes, acc[r][t]);
+      return;
+    }
+  }
   HYBRIDSTATE_CPU_UNROLL
   for (std::size_t t = 0; t < T; ++t) HYBRIDSTATE_CPU_UNROLL
   for (std::size_t r = 0; r < R; ++r) {
@@ -232,20 +260,42 @@ void linear_streams(const Linear& j, std::size_t first, std::size_t end, std::si
                     std::size_t ahead) {
   std::size_t const step = (end - first) / R;
   for (std::size_t i = 0; i < step; ++i)
-    linear_tile<D, X, R, T, Fetch>(j, first + i, step, token, ahead);
+    linear_tile<D, X, R, T, Fetch>(j, first + i, step, token, ahead, Whole{});
   for (std::size_t row = first + step * R; row < end; ++row)
-    linear_tile<D, X, 1, T, Fetch>(j, row, 1, token, ahead);
+    linear_tile<D, X, 1, T, Fetch>(j, row, 1, token, ahead, Whole{});
 }
 
+/// The same in passes of `columns` columns, each over a few tiles of neighbouring rows: their sums
+/// wait in memory for the next pass, which adds to them in the same order.
+template <Dtype D, LinearInput X, std::size_t R, std::size_t T>
+void linear_passes(const Linear& j, std::size_t first, std::size_t end, std::size_t columns) {
+  alignas(64) float sums[pass_tiles][R * T * lanes];
+  std::size_t const n = j.columns;
+  std::size_t const tiles = (end - first) / R;
+  std::size_t const ahead = pass_tiles * R * n * Element<D>::bytes;
+  for (std::size_t tile = 0; tile < tiles; tile += pass_tiles)
+    for (std::size_t k = 0; k < n; k += columns)
+      for (std::size_t i = tile; i < std::min(tile + pass_tiles, tiles); ++i)
+        linear_tile<D, X, R, T, true>(j, first + i * R, 1, 0, ahead,
+                                      Pass{k, std::min(n, k + columns), sums[i - tile]});
+  for (std::size_t row = first + tiles * R; row < end; ++row)
+    linear_tile<D, X, 1, T, true>(j, row, 1, 0, ahead, Whole{});
+}
+
+/// `ahead`: 0 for weights that are near. All tokens at once where `alone`.
 template <Dtype D, LinearInput X, std::size_t T>
 void linear_tokens(const Linear& j, std::size_t first, std::size_t end, std::size_t token,
-                   std::size_t count, std::size_t ahead) {
+                   std::size_t count, std::size_t ahead, bool alone) {
   constexpr std::size_t rows = T == 1 ? lone_rows : Steps<D, X>::rows;
   if (count == T) {
     if (ahead == 0) return linear_streams<D, X, rows, T, false>(j, first, end, token, 0);
+    std::size_t const bytes = T * j.columns * Steps<D, X>::input_bytes;
+    if (alone && bytes > input_room)
+      return linear_passes<D, X, rows, T>(
+          j, first, end, packed_size(j.columns / ((bytes + pass_bytes - 1) / pass_bytes)));
     return linear_streams<D, X, rows, T, true>(j, first, end, token, ahead);
   }
-  if constexpr (T > 1) linear_tokens<D, X, T - 1>(j, first, end, token, count, ahead);
+  if constexpr (T > 1) linear_tokens<D, X, T - 1>(j, first, end, token, count, ahead, alone);
 }
 
 template <Dtype D, LinearInput X>
@@ -255,7 +305,8 @@ void linear_rows(const Linear& j, std::size_t tokens, std::size_t first, std::si
   // All tokens in one tile: a stream of weights is fetched while those before it are multiplied.
   // One token leaves nothing to wait for.
   if (tiles == 1)
-    return linear_tokens<D, X, S::tokens>(j, first, end, 0, tokens, tokens > 1 ? stream_ahead : 0);
+    return linear_tokens<D, X, S::tokens>(j, first, end, 0, tokens, tokens > 1 ? stream_ahead : 0,
+                                          true);
   // The inputs of a tile of tokens stay in the first-level cache while a block of rows passes, and
   // the block in the second-level cache until the last tile.
   std::size_t const row_bytes = std::size_t{j.columns} * Element<D>::bytes;
@@ -268,7 +319,8 @@ void linear_rows(const Linear& j, std::size_t tokens, std::size_t first, std::si
       // The last tile finds its weights near and leaves the memory to the next block.
       bool const fetch = i + 1 == tiles && row + 2 * rows <= end;
       linear_tokens<D, X, S::tokens>(j, row, std::min(end, row + rows), from,
-                                     (i + 1) * tokens / tiles - from, fetch ? rows * row_bytes : 0);
+                                     (i + 1) * tokens / tiles - from, fetch ? rows * row_bytes : 0,
+                                     false);
     }
 }
 

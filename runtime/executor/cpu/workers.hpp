@@ -11,8 +11,10 @@
 
 namespace hybridstate::runtime::cpu {
 
-/// Threads that share the items of one loop at a time. Which thread runs an item changes nothing:
-/// items write disjoint results and no reduction spans two of them.
+/// Threads that share the items of one loop at a time: each begins with a range of its own and then
+/// helps with what is left of the others'. Loops over the same things therefore find them in the
+/// caches of the same core, and cores that lie far apart do not fight for one counter. Which thread
+/// runs an item changes nothing: items write disjoint results and no reduction spans two of them.
 class Workers {
  public:
   /// `threads` counts the calling one; 0 asks for as many as the machine has.
@@ -40,14 +42,19 @@ class Workers {
   using Call = void (*)(void* context, std::size_t item);
 
   void share(std::size_t count, void* context, Call call);
-  void help();
-  void take_items();
+  void help(std::size_t self);
+  void take_items(std::size_t self);
 
+  /// What a thread begins with, on a cache line of its own.
+  struct alignas(64) Range {
+    std::atomic<std::size_t> next{0};
+    std::size_t end = 0;
+  };
+
+  std::vector<Range> ranges_;  ///< the calling thread's first
   std::vector<std::thread> helpers_;
   void* context_ = nullptr;
   Call call_ = nullptr;
-  std::size_t count_ = 0;
-  std::atomic<std::size_t> next_{0};
   std::atomic<std::uint32_t> loop_{0};  ///< the number of loops begun
   std::atomic<std::uint32_t> busy_{0};  ///< helpers that have not left the current loop
   std::atomic<bool> stop_{false};
