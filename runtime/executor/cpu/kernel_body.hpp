@@ -283,10 +283,10 @@ HYBRIDSTATE_CPU_INLINE bool rounds_after(const StateUpdate& j, std::size_t token
 
 constexpr std::size_t rows_ahead = 16;
 
-/// One token of one row in registers; returns the row's output.
+/// One token of one row in registers; returns S . C before it is halved. A NaN in S leaves one
+/// there.
 template <std::size_t P>
-HYBRIDSTATE_CPU_INLINE float advance(const StateUpdate& j, std::size_t t, std::size_t row,
-                                     V (&s)[P]) {
+HYBRIDSTATE_CPU_INLINE V advance(const StateUpdate& j, std::size_t t, std::size_t row, V (&s)[P]) {
   float const x = j.x[t * j.stride + row];
   V const decay = all(j.decay[t * j.dt_stride]);
   V const input = all(j.dt[t * j.dt_stride] * x);
@@ -298,12 +298,31 @@ HYBRIDSTATE_CPU_INLINE float advance(const StateUpdate& j, std::size_t t, std::s
     s[i] = fused(decay, s[i], input * load(b + i * lanes));
     product[i] = s[i] * load(c + i * lanes);
   }
-  return numeric::fused(j.d, x, halve_all(product));
+  return joined(product);
+}
+
+/// What advance() returned for 16 tokens of a row or 16 rows of a token.
+struct alignas(64) Sums {
+  float of[lanes][lanes] = {};
+
+  HYBRIDSTATE_CPU_INLINE V halved() const {
+    V v[lanes];
+    HYBRIDSTATE_CPU_UNROLL
+    for (std::size_t i = 0; i < lanes; ++i) v[i] = load(of[i]);
+    return halve_each(v);
+  }
+};
+
+template <bool MayBeNan, std::size_t P>
+HYBRIDSTATE_CPU_INLINE void round_all(V (&s)[P]) {
+  HYBRIDSTATE_CPU_UNROLL
+  for (std::size_t i = 0; i < P; ++i) s[i] = rounded_to_bf16<MayBeNan>(s[i]);
 }
 
 /// One row of P x 16 elements in registers over all tokens.
 template <std::size_t P>
-void update_row(const StateUpdate& j, std::size_t row, const HeadBytes& head, float* buffer) {
+void update_row(const StateUpdate& j, std::size_t row, const HeadBytes& head, float* buffer,
+                Sums& sums) {
   V s[P];
   std::size_t const first = row * P * lanes;
   if (head.source == nullptr) {
@@ -321,9 +340,14 @@ void update_row(const StateUpdate& j, std::size_t row, const HeadBytes& head, fl
   }
   std::size_t next = 0;
   for (std::size_t t = 0; t < j.tokens; ++t) {
-    j.y[t * j.y_stride + row] = advance(j, t, row, s);
-    if (rounds_after(j, t)) HYBRIDSTATE_CPU_UNROLL
-    for (std::size_t i = 0; i < P; ++i) s[i] = rounded_to_bf16(s[i]);
+    V const sum = advance(j, t, row, s);
+    store(sums.of[t % lanes], sum);
+    if (rounds_after(j, t)) {
+      if (has_nan(sum))
+        round_all<true>(s);
+      else
+        round_all<false>(s);
+    }
     while (next < j.store_count && j.stores[next].after == t + 1) {
       std::byte* const at = next < HeadBytes::most_stores ? head.stores[next] : nullptr;
       const StateStore& to = j.stores[next++];
@@ -337,6 +361,11 @@ void update_row(const StateUpdate& j, std::size_t row, const HeadBytes& head, fl
       write_state_row(to.pages, to.dtype, static_cast<std::int32_t>(j.head), row, P * lanes,
                       buffer);
     }
+    if ((t + 1) % lanes != 0 && t + 1 < j.tokens) continue;
+    alignas(64) float y[lanes];
+    store(y, sums.halved());
+    for (std::size_t i = t / lanes * lanes; i <= t; ++i)
+      j.y[i * j.y_stride + row] = numeric::fused(j.d, j.x[i * j.stride + row], y[i % lanes]);
   }
 }
 
@@ -347,24 +376,35 @@ HYBRIDSTATE_CPU_INLINE bool is_decode(const StateUpdate& j, const HeadBytes& hea
          j.stores[0].dtype == Dtype::bf16 && j.stores[0].after == 1;
 }
 
-/// update_row() of a decode, rounded once on the way to memory.
+/// update_row() of a decode for up to 16 rows, rounded once on the way to memory.
 template <std::size_t P>
-void decode_row(const StateUpdate& j, std::size_t row, const HeadBytes& head, float* buffer) {
-  std::size_t const first = row * P * lanes * 2;
-  V s[P];
-  HYBRIDSTATE_CPU_UNROLL
-  for (std::size_t i = 0; i < P; ++i) {
-    // States are read once a step: the prefetcher would begin anew on every page of memory.
-    const std::byte* const at = head.source + first + i * lanes * 2;
-    if (i % 2 == 0) __builtin_prefetch(at + rows_ahead * P * lanes * 2);
-    s[i] = load<Dtype::bf16>(at);
+void decode_rows(const StateUpdate& j, std::size_t begin, std::size_t count, const HeadBytes& head,
+                 float* buffer, Sums& sums) {
+  for (std::size_t r = 0; r < count; ++r) {
+    std::size_t const first = (begin + r) * P * lanes * 2;
+    V s[P];
+    HYBRIDSTATE_CPU_UNROLL
+    for (std::size_t i = 0; i < P; ++i) {
+      // States are read once a step: the prefetcher would begin anew on every page of memory.
+      const std::byte* const at = head.source + first + i * lanes * 2;
+      if (i % 2 == 0) __builtin_prefetch(at + rows_ahead * P * lanes * 2);
+      s[i] = load<Dtype::bf16>(at);
+    }
+    V const sum = advance(j, 0, begin + r, s);
+    if (has_nan(sum)) {
+      Sums own;
+      update_row<P>(j, begin + r, head, buffer, own);
+    } else {
+      HYBRIDSTATE_CPU_UNROLL
+      for (std::size_t i = 0; i < P; ++i)
+        store_bf16<false>(head.stores[0] + first + i * lanes * 2, s[i]);
+    }
+    store(sums.of[r], sum);
   }
-  float const y = advance(j, 0, row, s);
-  if (std::isnan(y)) return update_row<P>(j, row, head, buffer);  // only then may s hold a NaN
-  j.y[row] = y;
-  HYBRIDSTATE_CPU_UNROLL
-  for (std::size_t i = 0; i < P; ++i)
-    store_bf16<false>(head.stores[0] + first + i * lanes * 2, s[i]);
+  alignas(64) float y[lanes];
+  store(y, sums.halved());
+  for (std::size_t r = 0; r < count; ++r)
+    j.y[begin + r] = numeric::fused(j.d, j.x[begin + r], y[r]);
 }
 
 /// Any number of elements, in memory; the same operations in the same order.
@@ -393,11 +433,13 @@ void update_any_row(const StateUpdate& j, std::size_t row, float* s) {
 template <std::size_t P>
 void update_rows(const StateUpdate& j, std::size_t first, std::size_t end) {
   alignas(64) float buffer[P * lanes];
+  Sums sums;
   HeadBytes const head = head_bytes(j);
   if (is_decode(j, head))
-    for (std::size_t row = first; row < end; ++row) decode_row<P>(j, row, head, buffer);
+    for (std::size_t row = first; row < end; row += lanes)
+      decode_rows<P>(j, row, std::min(lanes, end - row), head, buffer, sums);
   else
-    for (std::size_t row = first; row < end; ++row) update_row<P>(j, row, head, buffer);
+    for (std::size_t row = first; row < end; ++row) update_row<P>(j, row, head, buffer, sums);
 }
 
 void update_state(const StateUpdate& j, std::uint32_t first, std::uint32_t end) {
@@ -424,6 +466,7 @@ void update_state(const StateUpdate& j, std::uint32_t first, std::uint32_t end) 
 // --- attention --------------------------------------------------------------------------------
 
 constexpr std::size_t head_block = 4;
+constexpr std::size_t keys_ahead = 32;
 
 /// Sums over the tokens of a split for one 16-element step of the output, up to `head_block` heads.
 template <Dtype D, std::size_t N>
@@ -454,25 +497,64 @@ HYBRIDSTATE_CPU_INLINE void weigh_values(const unsigned char* const* values, std
   for (std::size_t h = 0; h < N; ++h) out[h] = (acc[h][0] + acc[h][2]) + (acc[h][1] + acc[h][3]);
 }
 
-template <Dtype D, std::size_t P>
-void score_keys_p(const float* q, const unsigned char* const* keys, std::size_t count,
-                  std::size_t dim, float scale, float* scores) {
-  for (std::size_t t = 0; t < count; ++t) scores[t] = wide_dot_p<P, D>(q, keys[t], dim) * scale;
+/// p[h][t]: the products of N heads of the query, `dim` elements apart, with `count` keys.
+/// Meanwhile the values are fetched.
+template <Dtype D, std::size_t N, std::size_t P>
+void score_keys_p(const float* q, const unsigned char* const* keys,
+                  const unsigned char* const* values, std::size_t count, std::size_t dim,
+                  float scale, float (*p)[split_tokens]) {
+  constexpr std::size_t group = lanes / N;  // keys that fill a register with their sums
+  std::size_t t = 0;
+  if constexpr (P <= 8)
+    if (dim == P * lanes)
+      for (; t + group <= count; t += group) {
+        V sums[lanes];
+        HYBRIDSTATE_CPU_UNROLL
+        for (std::size_t i = N * group; i < lanes; ++i) sums[i] = zero();
+        HYBRIDSTATE_CPU_UNROLL
+        for (std::size_t i = 0; i < group; ++i) {
+          const unsigned char* const ahead = keys[std::min(t + i + keys_ahead, count - 1)];
+          V key[P];
+          HYBRIDSTATE_CPU_UNROLL
+          for (std::size_t k = 0; k < P; ++k) {
+            std::size_t const at = k * lanes * Element<D>::bytes;
+            if (at % 64 == 0) __builtin_prefetch(ahead + at);
+            if (at % 64 == 0) __builtin_prefetch(values[t + i] + at, 0, 2);
+            key[k] = load<D>(keys[t + i] + at);
+          }
+          HYBRIDSTATE_CPU_UNROLL
+          for (std::size_t h = 0; h < N; ++h) {
+            V product[P];
+            HYBRIDSTATE_CPU_UNROLL
+            for (std::size_t k = 0; k < P; ++k) product[k] = load(q + h * dim + k * lanes) * key[k];
+            sums[h * group + i] = joined(product);
+          }
+        }
+        alignas(64) float scores[lanes];
+        store(scores, halve_each(sums) * all(scale));
+        HYBRIDSTATE_CPU_UNROLL
+        for (std::size_t h = 0; h < N; ++h)
+          std::memcpy(p[h] + t, scores + h * group, group * sizeof(float));
+      }
+  for (; t < count; ++t)
+    for (std::size_t h = 0; h < N; ++h)
+      p[h][t] = wide_dot_p<P, D>(q + h * dim, keys[t], dim) * scale;
 }
-template <Dtype D>
-void score_keys(const float* q, const unsigned char* const* keys, std::size_t count,
-                std::size_t dim, float scale, float* scores) {
+template <Dtype D, std::size_t N>
+void score_keys(const float* q, const unsigned char* const* keys,
+                const unsigned char* const* values, std::size_t count, std::size_t dim, float scale,
+                float (*p)[split_tokens]) {
   switch (accumulators(dim)) {
     case 1:
-      return score_keys_p<D, 1>(q, keys, count, dim, scale, scores);
+      return score_keys_p<D, N, 1>(q, keys, values, count, dim, scale, p);
     case 2:
-      return score_keys_p<D, 2>(q, keys, count, dim, scale, scores);
+      return score_keys_p<D, N, 2>(q, keys, values, count, dim, scale, p);
     case 4:
-      return score_keys_p<D, 4>(q, keys, count, dim, scale, scores);
+      return score_keys_p<D, N, 4>(q, keys, values, count, dim, scale, p);
     case 8:
-      return score_keys_p<D, 8>(q, keys, count, dim, scale, scores);
+      return score_keys_p<D, N, 8>(q, keys, values, count, dim, scale, p);
     default:
-      return score_keys_p<D, 16>(q, keys, count, dim, scale, scores);
+      return score_keys_p<D, N, 16>(q, keys, values, count, dim, scale, p);
   }
 }
 
@@ -484,6 +566,19 @@ HYBRIDSTATE_CPU_INLINE void join(float& largest, float& denominator, float next_
   take = numeric::exp(next_largest - m);
   denominator = numeric::fused(denominator, keep, next_denominator * take);
   largest = m;
+}
+
+/// The largest of n > 0 numbers; NaNs behind the first are passed over.
+HYBRIDSTATE_CPU_INLINE float largest_of(const float* x, std::size_t n) {
+  V m = all(x[0]);
+  std::size_t i = 0;
+  for (; i + lanes <= n; i += lanes) m = at_least(m, load(x + i));
+  alignas(64) float each[lanes];
+  store(each, m);
+  float largest = each[0];
+  for (float const f : each) largest = largest < f ? f : largest;
+  for (; i < n; ++i) largest = largest < x[i] ? x[i] : largest;
+  return largest;
 }
 
 template <Dtype D, std::size_t N>
@@ -515,17 +610,15 @@ void attend_heads(const Attention& j, std::size_t first_head) {
         key += j.blocks.strides.token;
       }
     }
-    HYBRIDSTATE_CPU_UNROLL
-    for (std::size_t h = 0; h < N; ++h) score_keys<D>(q + h * dim, keys, count, dim, j.scale, p[h]);
+    score_keys<D, N>(q, keys, values, count, dim, j.scale, p);
     float split_largest[N];
     float split_sum[N];
     HYBRIDSTATE_CPU_UNROLL
     for (std::size_t h = 0; h < N; ++h) {
-      float m = p[h][0];
-      for (std::size_t t = 1; t < count; ++t) m = m < p[h][t] ? p[h][t] : m;
-      std::size_t t = 0;
-      for (; t + lanes <= count; t += lanes) store(p[h] + t, exp_v(load(p[h] + t) - all(m)));
-      for (; t < count; ++t) p[h][t] = numeric::exp(p[h][t] - m);
+      float const m = largest_of(p[h], count);
+      std::fill(p[h] + count, p[h] + (count + lanes - 1) / lanes * lanes, m);
+      for (std::size_t t = 0; t < count; t += lanes)
+        store(p[h] + t, exp_v(load(p[h] + t) - all(m)));
       std::fill(p[h] + count, p[h] + split_tokens, 0.0F);
       V acc[16];
       HYBRIDSTATE_CPU_UNROLL

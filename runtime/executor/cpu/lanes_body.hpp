@@ -239,12 +239,72 @@ HYBRIDSTATE_CPU_INLINE float halve(V v) {
 #endif
 }
 
+/// The accumulators of a wide sum as one.
 template <std::size_t P>
-HYBRIDSTATE_CPU_INLINE float halve_all(V (&a)[P]) {
+HYBRIDSTATE_CPU_INLINE V joined(V (&a)[P]) {
   HYBRIDSTATE_CPU_UNROLL
   for (std::size_t step = P / 2; step > 0; step /= 2) HYBRIDSTATE_CPU_UNROLL
   for (std::size_t i = 0; i < step; ++i) a[i] = a[i] + a[i + step];
-  return halve(a[0]);
+  return a[0];
+}
+template <std::size_t P>
+HYBRIDSTATE_CPU_INLINE float halve_all(V (&a)[P]) {
+  return halve(joined(a));
+}
+
+/// Lane i: halve(a[i]).
+HYBRIDSTATE_CPU_INLINE V halve_each(V (&a)[lanes]) {
+#if HYBRIDSTATE_CPU_WIDTH == 16
+  // What is left of two lies in one register after each step.
+  HYBRIDSTATE_CPU_UNROLL
+  for (std::size_t i = 0; i < 8; ++i) {
+    F const l = a[2 * i].p[0], r = a[2 * i + 1].p[0];
+    a[i].p[0] = __builtin_shufflevector(l, r, 0, 1, 2, 3, 4, 5, 6, 7,  //
+                                        16, 17, 18, 19, 20, 21, 22, 23) +
+                __builtin_shufflevector(l, r, 8, 9, 10, 11, 12, 13, 14, 15,  //
+                                        24, 25, 26, 27, 28, 29, 30, 31);
+  }
+  HYBRIDSTATE_CPU_UNROLL
+  for (std::size_t i = 0; i < 4; ++i) {
+    F const l = a[2 * i].p[0], r = a[2 * i + 1].p[0];
+    a[i].p[0] = __builtin_shufflevector(l, r, 0, 1, 2, 3, 8, 9, 10, 11,  //
+                                        16, 17, 18, 19, 24, 25, 26, 27) +
+                __builtin_shufflevector(l, r, 4, 5, 6, 7, 12, 13, 14, 15,  //
+                                        20, 21, 22, 23, 28, 29, 30, 31);
+  }
+  HYBRIDSTATE_CPU_UNROLL
+  for (std::size_t i = 0; i < 2; ++i) {
+    F const l = a[2 * i].p[0], r = a[2 * i + 1].p[0];
+    a[i].p[0] = __builtin_shufflevector(l, r, 0, 1, 16, 17, 4, 5, 20, 21,  //
+                                        8, 9, 24, 25, 12, 13, 28, 29) +
+                __builtin_shufflevector(l, r, 2, 3, 18, 19, 6, 7, 22, 23,  //
+                                        10, 11, 26, 27, 14, 15, 30, 31);
+  }
+  F const l = a[0].p[0], r = a[1].p[0];
+  F const sums = __builtin_shufflevector(l, r, 0, 2, 16, 18, 4, 6, 20, 22,  //
+                                         8, 10, 24, 26, 12, 14, 28, 30) +
+                 __builtin_shufflevector(l, r, 1, 3, 17, 19, 5, 7, 21, 23,  //
+                                         9, 11, 25, 27, 13, 15, 29, 31);
+  return {
+      __builtin_shufflevector(sums, sums, 0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15)};
+#else
+  alignas(64) float sums[lanes];
+  HYBRIDSTATE_CPU_UNROLL
+  for (std::size_t i = 0; i < lanes; ++i) sums[i] = halve(a[i]);
+  return load(sums);
+#endif
+}
+
+HYBRIDSTATE_CPU_INLINE bool has_nan(V v) {
+#if HYBRIDSTATE_CPU_WIDTH == 16
+  return _mm512_cmp_ps_mask(v.p[0], v.p[0], _CMP_UNORD_Q) != 0;
+#elif HYBRIDSTATE_CPU_WIDTH == 8
+  return _mm256_movemask_ps(_mm256_cmp_ps(v.p[0], v.p[1], _CMP_UNORD_Q)) != 0;
+#else
+  bool found = false;
+  for (F const f : v.p) found = found || std::isnan(f);
+  return found;
+#endif
 }
 
 HYBRIDSTATE_CPU_INLINE V exp_v(V x) {
