@@ -349,6 +349,11 @@ MappedFile::MappedFile(const fs::path& path) {
   int const error = errno;
   ::close(descriptor);
   if (data == MAP_FAILED) throw fail(fmt::format("cannot be mapped: {}", error_text(error)));
+#if defined(MADV_HUGEPAGE)
+  // Weights are read from end to end in every step: fewer and larger pages, where the system has
+  // them for files.
+  ::madvise(data, size, MADV_HUGEPAGE);
+#endif
   data_ = static_cast<const std::byte*>(data);
   size_ = size;
 }
