@@ -195,6 +195,14 @@ struct LinearCase {
     k.linear(job, tokens, 0, rows);
     return y;
   }
+  /// The first `count` tokens, the rest zero.
+  std::vector<float> run_first(const Kernels& k, std::uint32_t count) {
+    pack(k);
+    std::vector<float> y(std::size_t{tokens} * job.y_stride);
+    job.y = y.data();
+    k.linear(job, count, 0, rows);
+    return y;
+  }
   /// One token at a time, rows in two pieces.
   std::vector<float> run_in_pieces(const Kernels& k) {
     pack(k);
@@ -284,6 +292,20 @@ TEST_CASE("linear: near the exact product, and independent of the number of toke
           }
           double const want = (0.75 * sum + d(c.bias[r])) * 1.5;
           REQUIRE(std::abs(d(first[t * (c.rows + 1) + r]) - want) < 1e-6 * (size + 1));
+        }
+    }
+}
+
+TEST_CASE("linear: inputs that a few tokens read in several passes") {
+  for (auto const& [dtype, input] : linear_types)
+    for (std::uint32_t columns : {2048U, 4099U}) {
+      LinearCase c(dtype, input, columns);
+      std::vector<float> const want = c.run_in_pieces(*all_kernels().front());
+      for (const Kernels* k : all_kernels())
+        for (std::uint32_t count = 2; count <= 9; ++count) {
+          std::vector<float> y = want;
+          std::fill(y.begin() + count * (c.rows + 1), y.end(), 0.0F);
+          CHECK(same_bits(y, c.run_first(*k, count)));
         }
     }
 }
