@@ -533,10 +533,18 @@ TEST_CASE("the recurrence against doubles") {
   }
 }
 
-TEST_CASE("a decode stores every BF16 element of a state rounded once, whatever it is") {
+TEST_CASE("every BF16 element of a state is rounded once a token, whatever it is") {
   auto const bf16 = [](std::uint32_t bits) { return static_cast<std::uint16_t>(bits); };
-  for (std::uint32_t n : {16U, 32U, 40U, 64U, 128U, 256U}) {
-    std::uint32_t const rows = 6;
+  for (auto const& [n, tokens] : {std::pair{16U, 1U},
+                                  {32U, 1U},
+                                  {40U, 1U},
+                                  {64U, 1U},
+                                  {128U, 1U},
+                                  {256U, 1U},
+                                  {40U, 18U},
+                                  {64U, 18U},
+                                  {128U, 18U}}) {
+    std::uint32_t const rows = 22;
     std::vector<std::uint16_t> start(std::size_t{rows} * n);
     auto const noise = random_floats(start.size(), 21);
     for (std::size_t i = 0; i < start.size(); ++i) start[i] = numeric::to_bf16(noise[i]);
@@ -546,27 +554,29 @@ TEST_CASE("a decode stores every BF16 element of a state rounded once, whatever 
       start[3 * n + i] = bf16(0x7f70 + i % 16);                        // row 3: overflows
     for (std::uint32_t i = 0; i < n; ++i) start[4 * n + i] = bf16(i);  // row 4: subnormal
     // Row 5: a NaN whose low bits would carry into the sign if it were rounded like a number.
-    std::vector<float> const x = {0.5F, 0.5F, 0.5F, 1e38F, 1e-39F, numeric::float_of(0x7fffffffU)};
+    std::vector<float> x = {0.5F, 0.5F, 0.5F, 1e38F, 1e-39F, numeric::float_of(0x7fffffffU)};
+    x.resize(rows, 0.25F);
     auto const b = random_floats(n, 22), c = random_floats(n, 23);
     float const dt = 0.75F, decay = 1.0F;
-    std::vector<std::uint16_t> want(start.size());
-    for (std::size_t i = 0; i < want.size(); ++i)
-      want[i] = numeric::to_bf16(
-          numeric::fused(decay, numeric::from_bf16(start[i]), dt * x[i / n] * b[i % n]));
+    std::vector<std::uint16_t> want = start;
+    for (std::uint32_t t = 0; t < tokens; ++t)
+      for (std::size_t i = 0; i < want.size(); ++i)
+        want[i] = numeric::to_bf16(
+            numeric::fused(decay, numeric::from_bf16(want[i]), dt * x[i / n] * b[i % n]));
     std::vector<float> first;
     for (const Kernels* k : all_kernels())
       for (bool in_place : {false, true}) {
         std::vector<std::uint16_t> from = start, to(start.size(), 0xffff);
-        std::vector<float> y(rows);
+        std::vector<float> y(std::size_t{tokens} * rows);
         std::int32_t const page = 0;
         SsmPages<> source;
         source.base = reinterpret_cast<std::byte*>(from.data());
         source.pages = &page;
         source.map = {rows * n * 2ULL, rows * n * 2ULL, 1, 1, 1};
-        StateStore store{1, source, Dtype::bf16};
+        StateStore store{tokens, source, Dtype::bf16};
         if (!in_place) store.pages.base = reinterpret_cast<std::byte*>(to.data());
-        StateUpdate j;
-        j.tokens = 1;
+        StateUpdate j;  // every token is the same
+        j.tokens = tokens;
         j.rows = rows;
         j.state = n;
         j.carry = Carry::bf16_per_token;
@@ -577,16 +587,16 @@ TEST_CASE("a decode stores every BF16 element of a state rounded once, whatever 
         j.c = c.data();
         j.d = 0.5F;
         j.y = y.data();
+        j.y_stride = rows;
         j.source = &source;
         j.source_dtype = Dtype::bf16;
         j.stores = &store;
         j.store_count = 1;
         k->update_state(j, 0, rows);
         CHECK((in_place ? from : to) == want);
-        for (std::size_t const row : {1U, 5U}) {
-          CHECK(std::isnan(y[row]));
-          y[row] = 0;  // the payload of a sum of NaNs is nobody's promise
-        }
+        for (std::uint32_t t = 0; t < tokens; ++t)
+          for (std::size_t const row : {1U, 5U}) CHECK(std::isnan(y[t * rows + row]));
+        for (float& f : y) f = std::isnan(f) ? 0 : f;  // its payload is nobody's promise
         if (first.empty()) first = y;
         CHECK(same_bits(first, y));
       }
