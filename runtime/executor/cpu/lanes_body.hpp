@@ -146,9 +146,8 @@ struct Element<Dtype::f32> {
 template <>
 struct Element<Dtype::bf16> {
   static constexpr std::size_t bytes = 2;
-  static HYBRIDSTATE_CPU_INLINE F piece(const unsigned char* from) {
-    return as_float(widen(read<H>(from)) << 16);
-  }
+  static HYBRIDSTATE_CPU_INLINE F piece(H h) { return as_float(widen(h) << 16); }
+  static HYBRIDSTATE_CPU_INLINE F piece(const unsigned char* from) { return piece(read<H>(from)); }
 };
 template <>
 struct Element<Dtype::f16> {
@@ -160,9 +159,8 @@ struct Element<Dtype::f16> {
     U const special = magnitude >= (0x7c00U << 13) ? U{} + 0x7f800000U : U{};
     return as_float(bits | special | (h & 0x8000U) << 16);
   }
-  static HYBRIDSTATE_CPU_INLINE F piece(const unsigned char* from) {
-    return from_bits(widen(read<H>(from)));
-  }
+  static HYBRIDSTATE_CPU_INLINE F piece(H h) { return from_bits(widen(h)); }
+  static HYBRIDSTATE_CPU_INLINE F piece(const unsigned char* from) { return piece(read<H>(from)); }
 };
 
 template <Dtype D>
@@ -178,9 +176,17 @@ HYBRIDSTATE_CPU_INLINE V load(const float* from) { return load<Dtype::f32>(from)
 /// The first n < 16 elements, then zeros.
 template <Dtype D>
 HYBRIDSTATE_CPU_INLINE V load_part(const void* from, std::size_t n) {
+#if HYBRIDSTATE_CPU_WIDTH == 16
+  auto const some = static_cast<__mmask16>((1U << n) - 1U);
+  if constexpr (D == Dtype::f32)
+    return {(F)_mm512_maskz_loadu_ps(some, from)};
+  else
+    return {Element<D>::piece((H)_mm256_maskz_loadu_epi16(some, from))};
+#else
   alignas(64) unsigned char buffer[lanes * 4] = {};
   std::memcpy(buffer, from, n * Element<D>::bytes);
   return load<D>(buffer);
+#endif
 }
 HYBRIDSTATE_CPU_INLINE void store(float* to, V v) {
   HYBRIDSTATE_CPU_UNROLL
