@@ -127,7 +127,7 @@ std::optional<WorkingArena> choose_arena(const PlanOptions& options, const Model
     throw UsageError("--cap counts the working states of --carry bf16-at-grid: give both or none");
   if (options.carry.empty() || parse_carry(options.carry) != Carry::bf16_at_grid) return {};
   Bytes const state = hybridstate::detail::saturating_product(
-      working_state_bytes(model).all(), std::uint64_t{model.recurrent_layers});
+      working_state_bytes(model), std::uint64_t{model.recurrent_layers});
   if (hybridstate::detail::saturating_product(state, std::uint64_t{cap}) >
       hybridstate::detail::largest_bytes)
     throw UsageError(fmt::format(

@@ -218,14 +218,13 @@ int verify_command(const VerifyOptions& options, bool organizations_named) {
     throw UsageError(
         "--linear cublaslt: verify compares bits, and cuBLASLt's depend on the batch; leave it at "
         "exact");
-  bool const on_cpu = model.compute == Compute::cpu;
   std::optional<Condition> const broken = parse_condition(options.broken);
   if (!broken)
     throw UsageError(
         fmt::format("--break {}: use none, canonical-partition, lossless-checkpoint, "
                     "batch-invariance or same-provenance",
                     options.broken));
-  if (!on_cpu && (options.conditions || *broken != Condition::none))
+  if (model.compute != Compute::cpu && (options.conditions || *broken != Condition::none))
     throw UsageError("--conditions and --break: conditions are broken with --executor cpu only");
   std::vector<Arm> arms;
   for (std::string const& name : options.organizations) {
@@ -240,9 +239,7 @@ int verify_command(const VerifyOptions& options, bool organizations_named) {
     return replay_command(options, model, arms, organizations_named);
   }
   std::vector<Carry> carries;
-  if (options.carry == "all" && !on_cpu)
-    carries = {Carry::bf16_per_token, Carry::fp32};
-  else if (options.carry == "all")
+  if (options.carry == "all")
     carries = {Carry::bf16_per_token, Carry::fp32, Carry::bf16_at_grid};
   else
     carries = {parse_carry(options.carry)};
@@ -276,8 +273,7 @@ int verify_command(const VerifyOptions& options, bool organizations_named) {
   for (std::uint64_t i = 0; i < options.runs; ++i) {
     verify::ScenarioChoice choice;
     choice.arm = arms[i % arms.size()];
-    if (options.carry != "all" || !on_cpu)  // a device has fewer than could be drawn
-      choice.carry = carries[i / arms.size() % carries.size()];
+    if (options.carry != "all") choice.carry = carries[i / arms.size() % carries.size()];
     jobs.push_back(
         {verify::random_scenario(loaded.config(), options.seed + i, choice), nullptr, {}, false});
   }

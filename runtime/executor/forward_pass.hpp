@@ -39,15 +39,10 @@ inline ModelGeometry geometry_for(const FalconH1Config& config, Carry carry) {
   return config.geometry(2, carry == Carry::fp32 ? 4 : 2, 2);
 }
 
-/// One layer's working state in the arena of Carry::bf16_at_grid: its SSM state in FP32, then its
-/// convolution state.
-struct WorkingStateBytes {
-  Bytes ssm = 0;
-  Bytes conv = 0;
-  constexpr Bytes all() const noexcept { return ssm + conv; }
-};
-constexpr WorkingStateBytes working_state_bytes(const ModelGeometry& model) noexcept {
-  return {model.ssm_bytes() / model.ssm_dtype_bytes * 4, model.conv_bytes()};
+/// One layer's working state in the arena of Carry::bf16_at_grid: its SSM state in FP32. (Its
+/// convolution state is in the unit, where it is exact.)
+constexpr Bytes working_state_bytes(const ModelGeometry& model) noexcept {
+  return model.ssm_bytes() / model.ssm_dtype_bytes * 4;
 }
 
 /// Attention units of every layer. `blocks` describes layer 0; its tables are not read.
@@ -65,6 +60,9 @@ struct StateArena {
   std::int64_t conv_layer_stride = 0;
   Dtype ssm_dtype = Dtype::bf16;   ///< BF16 or F32
   Dtype conv_dtype = Dtype::bf16;  ///< BF16 or F32
+  /// Of the arena of working states (Carry::bf16_at_grid), which has one page a state: the units,
+  /// which hold the convolution states of both.
+  const StateArena* units = nullptr;
 };
 
 /// One recurrent state: its member pages and its line (or parts) in an arena.

@@ -40,10 +40,10 @@ enum class StepTime : std::uint8_t {
 /// recurrent step from source to destination member pages, the convolution through line ids.
 /// Nothing is gathered into a contiguous state; a resume copies nothing.
 ///
-/// With Carry::bf16_at_grid, working states between kept boundaries live in an FP32 arena of their
-/// own (one state a sequence); at a kept boundary, where the state was just rounded, it is stored
-/// in the organization's unit and read back from there. Checkpoints must then lie at multiples of
-/// grid_tokens; DeviceError otherwise.
+/// With Carry::bf16_at_grid, the SSM states that sequences write between kept boundaries live in an
+/// FP32 arena of their own (one state a sequence); at a kept boundary, where the state was just
+/// rounded, it is stored in the organization's unit and read back from there. Checkpoints must then
+/// lie at multiples of grid_tokens; DeviceError otherwise.
 template <joint_cache Cache, class Witness = NullWitness>
 class ModelExecutor {
  public:
@@ -69,27 +69,27 @@ class ModelExecutor {
             batch_shape(cache.organization(), limits(cache, options)).entries())),
         tables_(cache.organization(), limits(cache, options), entries_),
         rows_(cache.options().max_sequences) {
-    keeps_working_ =
-        options.broken == Condition::lossless_checkpoint && options.carry != Carry::fp32;
+    keeps_working_ = keeps_working(options);
     Tokens const grid = cache.checkpoint_tokens();
     if (options.carry == Carry::bf16_at_grid && grid % grid_tokens != 0)
       throw DeviceError("carry bf16-at-grid rounds states at multiples of " +
                         std::to_string(grid_tokens) + " tokens, but checkpoints lie every " +
                         std::to_string(grid) + "; choose a multiple");
-    if (options.carry == Carry::bf16_at_grid || keeps_working_) build_arena();
+    if (has_arena(options)) build_arena();
   }
 
   static ForwardLimits needs(const Cache& cache, const ForwardOptions& options) {
     return {cache.options().max_sequences,
             batch_shape(cache.organization(), limits(cache, options)).blocks * cache.block_tokens(),
-            UnitMemory<Organization>::needed_bytes(cache.organization())};
+            UnitMemory<Organization>::needed_bytes(cache.organization()) +
+                (has_arena(options) ? arena_bytes(cache) : 0)};
   }
 
   const UnitMemory<Organization>& memory() const noexcept { return memory_; }
   const ForwardPass& forward() const noexcept { return *forward_; }
   /// Bytes of the FP32 working states outside the pools; 0 unless Carry::bf16_at_grid (or C2
   /// broken).
-  std::size_t arena_bytes() const noexcept { return arena_bytes_.size(); }
+  std::size_t arena_bytes() const noexcept { return uses_arena() ? arena_bytes(cache_) : 0; }
 
   std::int64_t run(const StepPlan& plan) {
     auto const start = std::chrono::steady_clock::now();
@@ -110,6 +110,17 @@ class ModelExecutor {
   static BatchLimits limits(const Cache& cache, const ForwardOptions& options) {
     return {cache.options().max_sequences, cache.options().max_sequence_tokens,
             options.max_tokens / cache.checkpoint_tokens() + 1};
+  }
+  static bool keeps_working(const ForwardOptions& options) noexcept {
+    return options.broken == Condition::lossless_checkpoint && options.carry != Carry::fp32;
+  }
+  static bool has_arena(const ForwardOptions& options) noexcept {
+    return options.carry == Carry::bf16_at_grid || keeps_working(options);
+  }
+  static std::size_t arena_bytes(const Cache& cache) noexcept {
+    auto const& layout = cache.organization().layout();
+    return static_cast<std::size_t>(working_state_bytes(layout.model()) *
+                                    cache.options().max_sequences * layout.group_layers());
   }
 
   /// Nobody wants to see logits: they stay where they are.
@@ -159,12 +170,12 @@ class ModelExecutor {
       f.blocks = row.blocks().first(cache_.blocks(c.sequence).size());
       f.tail = row.tail();
       if (cache_.source(c.sequence))
-        f.source = in_arena(c) ? arena_row(c.sequence) : memory_.row(row.source());
+        f.source = in_arena(c) ? arena_row(c.sequence, row.source()) : memory_.row(row.source());
       std::size_t const first = targets_.size();
       auto const held = cache_.states(c.sequence).subspan(cache_.first_target(c.sequence));
       for (std::uint32_t k = 0; k + 1 < held.size(); ++k)
         targets_.push_back({held[k].boundary, memory_.row(row.checkpoint(k))});
-      add_destination(c, held.back(), memory_.row(row.destination()));
+      add_destination(c, held.back(), row.destination());
       f.targets = std::span(targets_).subspan(first);
       f.logits = c.samples;
       f.decode = c.decode;
@@ -176,11 +187,11 @@ class ModelExecutor {
 
   /// In the unit, in the arena, or in both: kept boundaries are in the unit; only a state between
   /// them needs FP32.
-  void add_destination(const Chunk& c, const HeldState& held, const StateRow& unit) {
+  void add_destination(const Chunk& c, const HeldState& held, const BatchRow::State& unit) {
     bool const kept = !uses_arena() || cache_.published(held.state);
     bool const in_arena = uses_arena() && (!kept || keeps_working_);
-    if (kept) targets_.push_back({held.boundary, unit});
-    if (in_arena) targets_.push_back({held.boundary, arena_row(c.sequence)});
+    if (kept) targets_.push_back({held.boundary, memory_.row(unit)});
+    if (in_arena) targets_.push_back({held.boundary, arena_row(c.sequence, unit)});
     if (uses_arena())
       arena_owner_[c.sequence.at()] = in_arena ? Owner{c.request, c.begin + c.count} : Owner{};
   }
@@ -201,24 +212,21 @@ class ModelExecutor {
   void build_arena() {
     auto const& layout = cache_.organization().layout();
     auto const sequences = cache_.options().max_sequences;
-    WorkingStateBytes const row = working_state_bytes(layout.model());
-    auto const ssm = static_cast<std::int64_t>(row.ssm);
-    auto const conv = static_cast<std::int64_t>(row.conv);
+    Bytes const state = working_state_bytes(layout.model());
+    auto const stride = static_cast<std::int64_t>(state);
     arena_owner_.resize(sequences);
-    arena_bytes_.resize(static_cast<std::size_t>((ssm + conv) * sequences * layout.group_layers()));
     arena_ = memory_.states();
+    arena_.units = &memory_.states();
     MemberMap one = composite_members(layout);
-    one.head_bytes = one.split_bytes = static_cast<Bytes>(ssm) / layout.ssm_heads();
-    arena_.ssm = {arena_bytes_.data(), nullptr, 0, ssm + conv, one};
-    arena_.conv = {arena_bytes_.data() + ssm, nullptr, 1, ssm + conv, 0};
-    arena_.ssm_layer_stride = arena_.conv_layer_stride = (ssm + conv) * sequences;
+    one.head_bytes = one.split_bytes = state / layout.ssm_heads();
+    arena_.ssm = {forward_->allocate(arena_bytes(cache_)), nullptr, 0, stride, one};
+    arena_.ssm_layer_stride = stride * sequences;
     arena_.ssm_dtype = Dtype::f32;
     for (std::uint32_t i = 0; i < sequences; ++i)
       arena_ids_.push_back(static_cast<std::int32_t>(i));
   }
-  StateRow arena_row(SequenceHandle s) const noexcept {
-    std::int32_t const* const id = &arena_ids_[s.at()];
-    return {&arena_, {id, 1}, {id, 1}};
+  StateRow arena_row(SequenceHandle s, const BatchRow::State& unit) const noexcept {
+    return {&arena_, {&arena_ids_[s.at()], 1}, unit.lines};
   }
 
   const Cache& cache_;
@@ -239,7 +247,6 @@ class ModelExecutor {
   std::size_t samples_ = 0;  ///< of the step
   std::vector<float> logits_;
   std::vector<TokenId> choices_;
-  std::vector<std::byte> arena_bytes_;
   StateArena arena_;
   std::vector<Owner> arena_owner_;
   std::vector<std::int32_t> arena_ids_;

@@ -114,7 +114,7 @@ void ServingOptions::add_to(CLI::App& app) {
   s->add_option("--linear", linear, "cuda: exact or cublaslt (reproducible, not the CPU's bits)")
       ->capture_default_str();
   s->add_option("--carry", carry,
-                "cpu: stored recurrent state: fp32, bf16-per-token or bf16-at-grid")
+                "with a model: stored recurrent state: fp32, bf16-per-token or bf16-at-grid")
       ->capture_default_str();
   s->add_option("--linear-input", linear_input, linear_input_help)->capture_default_str();
   s->add_option("--device", device, "step law: a100-40gb, a100-40gb-long or a JSON file")

@@ -370,7 +370,6 @@ TEST_CASE("the arena holds an FP32 state for each sequence, where there is one")
   Workload workload;
   workload.requests.push_back(request_of(random_tokens(5, c.vocabulary, 1), 0));
   std::size_t const ssm = std::size_t{c.ssm_heads} * c.ssm_head_dim * c.ssm_state * 4;
-  std::size_t const conv = std::size_t{c.conv_width - 1} * c.conv_channels() * 2;
   for (std::uint32_t const sequences : {1U, 3U}) {
     auto const bytes = [&](Carry carry, Condition broken = Condition::none) {
       JointCache cache(ConvSlabPacked<>(layout_for(c, carry), 40),
@@ -379,7 +378,7 @@ TEST_CASE("the arena holds an FP32 state for each sequence, where there is one")
           .executor()
           .arena_bytes();
     };
-    std::size_t const all = sequences * c.layers * (ssm + conv);
+    std::size_t const all = sequences * c.layers * ssm;
     CHECK(bytes(Carry::fp32) == 0);
     CHECK(bytes(Carry::bf16_per_token) == 0);
     CHECK(bytes(Carry::bf16_at_grid) == all);

@@ -97,6 +97,7 @@ Served serve(const Setting& s, const Make& make, Witness& witness, Observer& obs
   FalconH1Config const& c = model.tensors().config;
   LayoutOptions layout;
   layout.block_tokens = block_tokens;
+  if (s.carry == Carry::bf16_at_grid) layout.checkpoint_tokens = grid_tokens;
   CacheOptions options;
   options.key_bytes = 0;
   options.max_sequences = 12;
@@ -144,11 +145,13 @@ auto on_interpreter(const DeviceForward** made) {
 /// Counts what decode steps uploaded.
 class UploadWatch {
  public:
-  explicit UploadWatch(const DeviceForward* const* forward, Tokens part)
-      : forward_(forward), part_(part) {}
+  UploadWatch(const DeviceForward* const* forward, const Setting& s)
+      : forward_(forward),
+        part_(s.tail_tokens == 0 ? block_tokens : s.tail_tokens),
+        row_bytes_(s.carry == Carry::bf16_at_grid ? 20 : 12) {}
 
   std::uint64_t quiet = 0;  ///< steps that had no reason to upload a row
-  std::uint64_t wrong = 0;  ///< and did, or anything besides three numbers a row
+  std::uint64_t wrong = 0;  ///< and did, or anything besides three numbers a row, or five
   device::RecordingCounts recordings{};
   bool longer_than_a_split = false;
 
@@ -167,7 +170,8 @@ class UploadWatch {
     if (decode && decode_before_ && calm && sequences == before_) {
       ++quiet;
       std::uint64_t const rows = padded_rows(static_cast<std::uint32_t>(sequences.size()), 12);
-      if (now.table_rows != uploads_.table_rows || now.bytes - uploads_.bytes != 12 * rows) ++wrong;
+      if (now.table_rows != uploads_.table_rows || now.bytes - uploads_.bytes != row_bytes_ * rows)
+        ++wrong;
     }
     before_ = sequences;
     decode_before_ = decode;
@@ -178,6 +182,7 @@ class UploadWatch {
  private:
   const DeviceForward* const* forward_;
   Tokens part_;
+  std::uint64_t row_bytes_;
   std::vector<std::int32_t> before_;
   bool decode_before_ = false;
   device::UploadCounts uploads_;
@@ -230,7 +235,7 @@ TEST_CASE("the recording that was used longest ago gives way") {
 }
 
 TEST_CASE("serving through recordings gives the CPU executor's bits") {
-  std::vector<Setting> settings = {{8}, {}, {0, Carry::fp32}};
+  std::vector<Setting> settings = {{8}, {}, {0, Carry::fp32}, {8, Carry::bf16_at_grid}};
   if (test_scale() < 0.5) {
     settings.resize(1);
     MESSAGE("with tails only: HYBRIDSTATE_TEST_SCALE");
@@ -241,7 +246,7 @@ TEST_CASE("serving through recordings gives the CPU executor's bits") {
     BitsWitness got;
     NoObserver nothing;
     const DeviceForward* forward = nullptr;
-    UploadWatch watch(&forward, s.tail_tokens == 0 ? block_tokens : s.tail_tokens);
+    UploadWatch watch(&forward, s);
     Served const expected = serve(s, on_cpu, want, nothing);
     Served const served = serve(s, on_interpreter(&forward), got, watch);
     CHECK(served.generated == expected.generated);

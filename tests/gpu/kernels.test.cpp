@@ -115,4 +115,6 @@ TEST_CASE("the recurrence on the device: decode steps and scans, whatever the ro
     for (std::uint32_t const state : {17U, 96U, 128U, 256U, 300U})
       state_test::check_scan(the_device, bf16, state, 37);
   }
+  for (std::uint32_t const state : {17U, 64U, 128U, 256U, 300U})
+    state_test::check_working(the_device, state, 12);
 }

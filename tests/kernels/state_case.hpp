@@ -29,6 +29,9 @@ struct StateCase {
   std::vector<float> inputs, dt, dt_bias, a, d, y;
   std::vector<Line> pool;
   std::vector<std::int32_t> source, destination, checkpoint;
+  /// With draw_working(): FP32 states beside the pool's, a page each; entries of -1: in the pool.
+  std::vector<Line> working;
+  std::vector<std::int32_t> working_source, working_destination, position;
 
   std::size_t element() const { return bf16 ? 2 : 4; }
   std::uint64_t head_bytes() const { return std::uint64_t{rows} * state * element(); }
@@ -37,6 +40,7 @@ struct StateCase {
   }
   std::uint64_t stride() const { return (page_bytes() + page_gap + 15) / 16 * 16; }
   std::uint32_t channels() const { return heads * rows + 2 * groups * state; }
+  std::uint64_t working_bytes() const { return 2 * heads * head_bytes(); }
   std::byte* bytes() { return reinterpret_cast<std::byte*>(pool.data()); }
   std::uint64_t pool_bytes() const { return pool.size() * sizeof(pool[0]); }
 
@@ -84,6 +88,34 @@ struct StateCase {
       std::memcpy(bytes() + i * element(), bf16 ? static_cast<const void*>(&half) : &values[i],
                   element());
     }
+  }
+
+  /// Of two sequences one begins in its working state, of three two leave one; each place in each
+  /// combination. They pass a multiple of the grid, or end there.
+  void draw_working(std::uint64_t seed) {
+    hybridstate::runtime::BitGenerator bits(seed, 5);
+    working.resize((2 * sequences * working_bytes() + sizeof(Line) - 1) / sizeof(Line));
+    for (std::size_t i = 0; i < working.size() * sizeof(Line) / sizeof(float); ++i) {
+      auto const value = static_cast<float>(bits.normal());
+      std::memcpy(reinterpret_cast<std::byte*>(working.data()) + i * sizeof(float), &value,
+                  sizeof(float));
+    }
+    for (std::uint32_t s = 0; s < sequences; ++s) {
+      auto const page = static_cast<std::int32_t>(2 * s);
+      bool const padding = destination[std::size_t{s} * map.member_count] < 0;
+      working_source.push_back(s % 2 == 0 && !padding ? page : -1);
+      working_destination.push_back(s % 3 != 0 && !padding ? page + s % 4 / 3 : -1);
+      position.push_back(padding ? -1 : static_cast<std::int32_t>(256 * (s + 1) - 1 - s % 5 * 2));
+    }
+  }
+  hybridstate::SsmPages<> working_view(const std::vector<std::int32_t>& table) {
+    hybridstate::MemberMap const one = {2 * head_bytes(), 0, heads, 1, 1};
+    return {reinterpret_cast<std::byte*>(working.data()), table.data(), 1,
+            static_cast<std::int64_t>(working_bytes()), one};
+  }
+  hybridstate::kernels::WorkingStates<> working_states(
+      const std::vector<std::int32_t>& destinations) {
+    return {working_view(working_source), working_view(destinations), position.data(), 256};
   }
 
   hybridstate::SsmPages<> view(const std::vector<std::int32_t>& table) {
@@ -142,10 +174,18 @@ struct StateCase {
         std::vector<cpu::StateStore> stores;
         for (Kept const& k : kept)
           if (!absent(*k.table)) stores.push_back({k.after, row_of(*k.table, s), dtype});
-        SsmPages<> const from = row_of(source, s);
+        SsmPages<> from = row_of(source, s);
+        bool const works = !working.empty();
+        bool const from_working = works && working_source[s] >= 0;
+        if (from_working) from = working_view(working_source), from.pages += s;
+        if (works && working_destination[s] >= 0) {
+          stores.back() = {tokens, working_view(working_destination), runtime::Dtype::f32};
+          stores.back().pages.pages += s;
+        }
         const float* const x = inputs.data() + first * channels();
         cpu::StateUpdate j;
         j.tokens = tokens;
+        j.begin = works ? static_cast<std::uint32_t>(position[s]) : 0;
         j.head = h;
         j.rows = rows;
         j.state = state;
@@ -160,8 +200,8 @@ struct StateCase {
         j.d = d[h];
         j.y = out;
         j.y_stride = heads * rows;
-        j.source = absent(source) ? nullptr : &from;
-        j.source_dtype = dtype;
+        j.source = absent(source) && !from_working ? nullptr : &from;
+        j.source_dtype = from_working ? runtime::Dtype::f32 : dtype;
         j.stores = stores.data();
         j.store_count = stores.size();
         cpu::kernels(cpu::Isa::scalar).update_state(j, 0, rows);

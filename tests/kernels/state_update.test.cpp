@@ -146,6 +146,32 @@ TEST_CASE("jobs of the recurrence compute the CPU executor's bits") {
   }
 }
 
+TEST_CASE("FP32 states beside the units are rounded at the grid alone, as on the CPU") {
+  for (std::uint32_t const state : {17U, 64U, 256U})
+    state_test::check_working(every_order, state, 4);
+  state_test::check_working(every_order, 128, 12);
+}
+
+TEST_CASE("working states that no kernel takes are refused") {
+  StateCase c;
+  c.whole_heads(2);
+  c.draw(1);
+  c.draw_working(1);
+  auto const takes = [&](auto change) {
+    StateUpdateJob job{c.recurrence(),        c.view(c.source),
+                       c.view(c.destination), {},
+                       c.sequences,           c.state,
+                       ElementType::bf16,     c.working_states(c.working_destination)};
+    change(job);
+    return with_kernel(job, [](const auto&) {});
+  };
+  CHECK(takes([](auto&) {}));
+  CHECK_FALSE(takes([](auto& j) { j.type = ElementType::f32; }));
+  CHECK_FALSE(takes([](auto& j) { j.working.position = nullptr; }));
+  CHECK_FALSE(takes([](auto& j) { j.working.source.pages = nullptr; }));
+  CHECK_FALSE(takes([](auto& j) { j.working.destination.base += 4; }));
+}
+
 TEST_CASE("the decode kernel computes the CPU executor's bits, whatever the order of threads") {
   for (std::uint64_t seed = 1; seed <= seeds(12); ++seed) {
     CAPTURE(seed);

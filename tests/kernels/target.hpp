@@ -168,6 +168,10 @@ void each_pointer(hybridstate::SsmPages<>& p, F f) {
   f(p.base), f(p.pages);
 }
 template <class F>
+void each_pointer(hybridstate::kernels::WorkingStates<>& w, F f) {
+  each_pointer(w.source, f), each_pointer(w.destination, f), f(w.position);
+}
+template <class F>
 void each_pointer(hybridstate::kernels::RecurrenceInputs& j, F f) {
   f(j.x), f(j.b), f(j.c), f(j.dt), f(j.dt_bias), f(j.a), f(j.d), f(j.y);
 }
@@ -175,11 +179,13 @@ template <class F>
 void each_pointer(hybridstate::kernels::StateUpdateJob& j, F f) {
   each_pointer(j.in, f);
   for (auto* pages : {&j.source, &j.destination, &j.checkpoint}) each_pointer(*pages, f);
+  each_pointer(j.working, f);
 }
 template <class F>
 void each_pointer(hybridstate::kernels::StateScanJob& j, F f) {
   each_pointer(j.in, f), each_pointer(j.source, f), each_pointer(j.kept.states, f);
   f(j.runs.first), f(j.kept.first), f(j.kept.after);
+  each_pointer(j.working, f);
 }
 
 /// Runs a job whose pointers lie in `memory`, and brings back what it left there.

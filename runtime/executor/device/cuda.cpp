@@ -182,7 +182,8 @@ class CudaDevice final : public Device {
   [[noreturn]] static void refuse(std::size_t bytes, std::size_t free, std::size_t total) {
     throw DeviceError("the GPU has " + std::to_string(free >> 20) + " MiB free of " +
                       std::to_string(total >> 20) + ", but weights, units and activations need " +
-                      std::to_string((bytes >> 20) + 1) + "; give a smaller --memory or --budget");
+                      std::to_string((bytes >> 20) + 1) +
+                      "; give a smaller --memory, --budget or --cap");
   }
   static void queue(cudaError_t status) {
     if (status == cudaErrorInvalidValue)

@@ -26,6 +26,11 @@ ElementType element_type(Dtype dtype) {
 /// CTAs of attention below which a GPU is not busy: about one a multiprocessor.
 constexpr std::uint32_t few_ctas = 128;
 
+/// -1: the state is in a unit.
+std::int32_t working_page(const StateRow& row) {
+  return row.arena->units != nullptr ? row.pages.front() : -1;
+}
+
 /// At least as many tokens, whole splits, so that few numbers serve all lengths.
 std::uint32_t rounded_tokens(Tokens tokens) {
   return std::bit_ceil(kernels::quotient_up(tokens, kernels::split_tokens)) * kernels::split_tokens;
@@ -74,8 +79,6 @@ DeviceForward::DeviceForward(ModelTensors model, const ForwardOptions& options,
                              std::unique_ptr<Device> device, const ForwardLimits& limits)
     : model_(std::move(model)), options_(options), device_(std::move(device)), limits_(limits) {
   FalconH1Config const& c = model_.config;
-  if (options.carry == Carry::bf16_at_grid)
-    throw DeviceError("carry bf16-at-grid runs on the CPU alone; use fp32 or bf16-per-token");
   if (options.broken != Condition::none)
     throw DeviceError("conditions are broken on the CPU alone");
   if (options.max_tokens == 0 || limits.max_sequences == 0 || limits.max_position == 0)
@@ -209,8 +212,8 @@ void DeviceForward::update_tables(const StepTables& tables) {
     device_->write(tables_, absent.data(), bytes);
     changes_ = staged(bytes + shape_.rows * sizeof(kernels::CopyItem));
     std::size_t const kept = std::size_t{shape_.rows} * (shape_.checkpoints + 1);
-    arrays_ = staged((3 * std::size_t{options_.max_tokens} + 4 * (shape_.rows + std::size_t{1}) +
-                      kept * static_cast<std::size_t>(shape_.group_entries() + 1)) *
+    arrays_ = staged((3 * std::size_t{options_.max_tokens} + 5 * (shape_.rows + std::size_t{1}) +
+                      kept * static_cast<std::size_t>(shape_.group_entries() + 2)) *
                      sizeof(std::int32_t));
   }
   if (tables.shape != shape_) throw DeviceError("the tables of a forward pass keep their shape");
@@ -239,16 +242,23 @@ void DeviceForward::plan(std::span<const ForwardChunk> chunks) {
     throw DeviceError("a batch of " + std::to_string(chunks.size()) +
                       " sequences; the device has " + std::to_string(limits_.max_sequences) +
                       " rows");
-  states_ = nullptr;
+  states_ = working_ = nullptr;
   tokens_ = kept_ = samples_ = longest_ = 0;
   std::size_t end = 0;        // of the longest sequence
   std::uint32_t highest = 0;  // row
   decode_ = true;
   std::fill(of_row_.begin(), of_row_.end(), nullptr);
   auto const use = [&](const StateRow& row) {
-    if (states_ != nullptr && states_ != row.arena)
+    bool const in_unit = row.arena->units == nullptr;
+    const StateArena* const units = in_unit ? row.arena : row.arena->units;
+    if ((states_ != nullptr && states_ != units) ||
+        (!in_unit && (!at_grid() || (working_ != nullptr && working_ != row.arena))))
       throw DeviceError("the states of a batch lie in two arenas; the device takes one");
-    states_ = row.arena;
+    if ((units->ssm_dtype == Dtype::f32) != (options_.carry == Carry::fp32))
+      throw DeviceError(std::string("the units' states are not of the type that carry ") +
+                        carry_name(options_.carry) + " stores");
+    states_ = units;
+    if (!in_unit) working_ = row.arena;
   };
   for (const ForwardChunk& chunk : chunks) {
     if (chunk.row < 0 || static_cast<std::size_t>(chunk.row) >= of_row_.size() ||
@@ -296,8 +306,14 @@ void DeviceForward::write_decode(std::span<const ForwardChunk> chunks) {
   std::int32_t* const ids = part(rows_, &at_.ids);
   std::int32_t* const positions = part(rows_, &at_.positions);
   std::int32_t* sampled = part(rows_, &at_.sampled);
-  std::fill_n(ids, 3 * std::size_t{rows_}, -1);
+  std::int32_t* const source = at_grid() ? part(rows_, &at_.working_source) : nullptr;
+  std::int32_t* const destination = at_grid() ? part(rows_, &at_.working_destination) : nullptr;
+  std::fill(ids, ids + used_, -1);
   for (const ForwardChunk& chunk : chunks) {
+    if (at_grid()) {
+      if (chunk.begin > 0) source[chunk.row] = working_page(chunk.source);
+      destination[chunk.row] = working_page(chunk.targets.front().row);
+    }
     ids[chunk.row] = static_cast<std::int32_t>(chunk.tokens.front());
     positions[chunk.row] = static_cast<std::int32_t>(chunk.begin);
     if (chunk.logits) *sampled++ = chunk.row;
@@ -318,23 +334,30 @@ void DeviceForward::write_runs(std::span<const ForwardChunk> chunks) {
   std::int32_t* pages = part(kept_ * members, &at_.kept_pages);
   std::int32_t* line = part(kept_ * lines, &at_.kept_lines);
   std::int32_t* sampled = part(samples_, &at_.sampled);
+  std::int32_t* const source = at_grid() ? part(rows_, &at_.working_source) : nullptr;
+  std::int32_t* const destination = at_grid() ? part(kept_, &at_.working_destination) : nullptr;
   std::int32_t token = 0;
   std::int32_t kept = 0;
   for (std::uint32_t r = 0; r < rows_; ++r) {
     first[r] = token;
     kept_first[r] = kept;
     begin[r] = -1;
+    if (at_grid()) source[r] = -1;
     const ForwardChunk* const chunk = of_row_[r];
     if (chunk == nullptr) continue;
     begin[r] = static_cast<std::int32_t>(chunk->begin);
+    if (at_grid() && chunk->begin > 0) source[r] = working_page(chunk->source);
     for (std::size_t t = 0; t < chunk->tokens.size(); ++t, ++token) {
       ids[token] = static_cast<std::int32_t>(chunk->tokens[t]);
       positions[token] = static_cast<std::int32_t>(chunk->begin + t);
       token_rows[token] = chunk->row;
     }
     for (const StateTarget& target : chunk->targets) {
+      std::int32_t const working = working_page(target.row);
+      if (at_grid()) destination[kept] = working;
       kept_after[kept++] = static_cast<std::int32_t>(target.boundary - chunk->begin);
-      pages = std::copy_n(target.row.pages.begin(), members, pages);
+      pages = working >= 0 ? std::fill_n(pages, members, -1)
+                           : std::copy_n(target.row.pages.begin(), members, pages);
       line = std::copy_n(target.row.lines.begin(), lines, line);
     }
   }
@@ -441,7 +464,8 @@ std::uint32_t DeviceForward::compute(std::span<const ForwardChunk> chunks, const
   }
   RecordingKey const key = {
       std::uint64_t{rows_} << 32 | attention_tokens_ << 2 | static_cast<unsigned>(wanted_),
-      reinterpret_cast<std::uintptr_t>(kv.blocks.base), reinterpret_cast<std::uintptr_t>(states_)};
+      reinterpret_cast<std::uintptr_t>(kv.blocks.base),
+      reinterpret_cast<std::uintptr_t>(working_ != nullptr ? working_ : states_)};
   device_->run_recorded(key, [this, &kv] { queue(kv); });
   return rows;
 }
@@ -497,6 +521,28 @@ void DeviceForward::queue_choices() {
   greedy.rows = samples_;
   greedy.n = c.vocabulary;
   device_->run(greedy);
+}
+
+kernels::WorkingStates<> DeviceForward::working_states(std::size_t l,
+                                                       const SsmPages<>& unit) const {
+  if (!at_grid()) return {};
+  kernels::WorkingStates<> working;
+  // One page a state, also where a batch has no working state and with it no address but the
+  // unit's.
+  Bytes const head_bytes = 2 * unit.map.head_bytes;
+  working.source = {
+      unit.base, nullptr, 1, 0, {head_bytes, head_bytes, model_.config.ssm_heads, 1, 1}};
+  if (working_ != nullptr) {
+    working.source = working_->ssm;
+    working.source.base += static_cast<std::int64_t>(l) * working_->ssm_layer_stride;
+  }
+  working.source.row_stride = 1;
+  working.destination = working.source;
+  working.source.pages = at_.working_source;
+  working.destination.pages = at_.working_destination;
+  working.position = decode_ ? at_.positions : at_.begin;
+  working.every = grid_tokens;
+  return working;
 }
 
 void DeviceForward::queue_layer(std::size_t l, const KvArena& kv) {
@@ -611,6 +657,7 @@ void DeviceForward::queue_layer(std::size_t l, const KvArena& kv) {
   update.sequences = rows_;
   update.state = c.ssm_state;
   update.type = element_type(states_->ssm_dtype);
+  update.working = working_states(l, update.source);
   if (decode_) {
     kernels::ConvolutionStepJob step;
     static_cast<kernels::ConvolutionInputs&>(step) = conv;
@@ -645,6 +692,7 @@ void DeviceForward::queue_layer(std::size_t l, const KvArena& kv) {
                                                 at_.kept_first, at_.kept_after};
     scan.state = c.ssm_state;
     scan.type = update.type;
+    scan.working = update.working;
     device_->run(scan);
   }
 

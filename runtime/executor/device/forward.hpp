@@ -29,7 +29,7 @@ struct UploadCounts {
 ///
 /// With LinearForm::cublaslt, inputs of linears are rounded to BF16, and the bits are others.
 ///
-/// Carries: fp32 and bf16-per-token. The units that chunks name lie in memory of the device.
+/// The units that chunks name lie in memory of the device.
 class DeviceForward final : public ForwardPass {
  public:
   /// Throws DeviceError when the device's memory does not hold weights, units and activations, or
@@ -76,6 +76,8 @@ class DeviceForward final : public ForwardPass {
   struct StepArrays {
     const std::int32_t *ids, *positions;  ///< [tokens]; of padding: -1
     const std::int32_t* sampled;          ///< [samples]: token rows; decode: [R], -1 behind them
+    /// Pages of the arena of working states, -1: in the unit. [R]; decode: [R], else [kept].
+    const std::int32_t *working_source, *working_destination;
     // Of other steps:
     const std::int32_t* token_rows;               ///< [tokens]
     const std::int32_t *first, *begin;            ///< [R + 1], [R]
@@ -115,6 +117,9 @@ class DeviceForward final : public ForwardPass {
   void write_runs(std::span<const ForwardChunk> chunks);
   void queue(const KvArena& kv);
   void queue_layer(std::size_t l, const KvArena& kv);
+  bool at_grid() const noexcept { return options_.carry == Carry::bf16_at_grid; }
+  /// FP32 states of layer `l` beside the units, in front of which `unit` looks.
+  kernels::WorkingStates<> working_states(std::size_t l, const SsmPages<>& unit) const;
   /// Of what linears read.
   kernels::ElementType input_type() const noexcept {
     return options_.linear == LinearForm::exact ? kernels::ElementType::f32
@@ -145,7 +150,8 @@ class DeviceForward final : public ForwardPass {
   UploadCounts uploads_;
 
   // Of the current step.
-  const StateArena* states_ = nullptr;
+  const StateArena* states_ = nullptr;   ///< the units
+  const StateArena* working_ = nullptr;  ///< beside them; null: no chunk names one
   StepArrays at_{};
   std::size_t used_ = 0;                     ///< integers of arrays_
   std::vector<const ForwardChunk*> of_row_;  ///< null: padding

@@ -37,6 +37,11 @@ struct alignas(16) Vector16 {
   std::uint32_t word[4];
 };
 
+/// Four BF16 elements in one access, beside FP32 ones that take a Vector16.
+struct alignas(8) Vector8 {
+  std::uint32_t word[2];
+};
+
 HYBRIDSTATE_HD constexpr float to_float(float f) noexcept { return f; }
 HYBRIDSTATE_HD constexpr float to_float(Bf16 b) noexcept { return numeric::from_bf16(b.bits); }
 
@@ -64,18 +69,30 @@ HYBRIDSTATE_HD constexpr void unpack(const Vector16& v, float* to) noexcept {
     }
   }
 }
+/// Two floats as neighbouring BF16 elements.
+HYBRIDSTATE_HD constexpr std::uint32_t bf16_pair(const float* from) noexcept {
+  return std::uint32_t{numeric::to_bf16(from[0])} | std::uint32_t{numeric::to_bf16(from[1])} << 16;
+}
 /// Floats as the elements of a vector: to nearest, ties to even.
 template <class E>
 HYBRIDSTATE_HD constexpr Vector16 packed(const float* from) noexcept {
   Vector16 v{};
   for (unsigned i = 0; i < 4; ++i) {
     if constexpr (sizeof(E) == 2)
-      v.word[i] = std::uint32_t{numeric::to_bf16(from[2 * i])} |
-                  std::uint32_t{numeric::to_bf16(from[2 * i + 1])} << 16;
+      v.word[i] = bf16_pair(from + 2 * i);
     else
       v.word[i] = numeric::bits_of(from[i]);
   }
   return v;
+}
+
+/// BF16 elements as FP32 ones, exactly.
+HYBRIDSTATE_HD constexpr Vector16 widened(const Vector8& v) noexcept {
+  return {{v.word[0] << 16, v.word[0] & 0xffff0000U, v.word[1] << 16, v.word[1] & 0xffff0000U}};
+}
+/// Four floats as BF16 elements.
+HYBRIDSTATE_HD constexpr Vector8 narrowed(const float* from) noexcept {
+  return {{bf16_pair(from), bf16_pair(from + 2)}};
 }
 
 }  // namespace kernels

@@ -7,6 +7,7 @@
 #include <hybridstate/device/ssm_pages.hpp>
 #include <hybridstate/kernels/job.hpp>
 #include <hybridstate/kernels/reduce.hpp>
+#include <type_traits>
 
 HYBRIDSTATE_NAMESPACE_BEGIN
 namespace kernels {
@@ -52,6 +53,18 @@ struct ContiguousStates {
   }
 };
 
+/// States that sequences still write, in FP32 beside units in BF16: the carry bf16-at-grid. They
+/// are rounded where a token ends at a multiple of `every`, and nowhere else. A row that is absent
+/// here lies in its unit.
+template <state_address States = SsmPages<>>
+struct WorkingStates {
+  States source{};                         ///< of sequences
+  States destination{};                    ///< of sequences; in a scan, of kept states
+  const std::int32_t* position = nullptr;  ///< [sequences], of the first token
+  std::uint32_t every = 0;                 ///< 0: there are none
+};
+struct NoWorkingStates {};
+
 /// What a token of a head contributes: the factors of the recurrence.
 struct TokenFactors {
   float decay, dt;
@@ -70,6 +83,7 @@ HYBRIDSTATE_HD TokenFactors token_factors(T& t, const RecurrenceInputs& in, std:
 /// lanes. Needs heads that lie within a page, and rows that begin at multiples of sixteen bytes.
 template <class E, unsigned N>
 struct VectorRow {
+  using Element = E;
   static constexpr unsigned in_vector = per_vector<E>;
   static constexpr unsigned lanes = N / in_vector < warp_lanes ? N / in_vector : warp_lanes;
   static constexpr unsigned vectors = N / (lanes * in_vector);
@@ -82,10 +96,24 @@ struct VectorRow {
   HYBRIDSTATE_HD static constexpr unsigned first(unsigned lane, unsigned v) noexcept {
     return (v * lanes + lane) * in_vector;
   }
-  /// Of vector v of a lane, from the head's first byte.
-  HYBRIDSTATE_HD static constexpr std::int64_t byte(std::uint32_t row, unsigned lane,
-                                                    unsigned v) noexcept {
-    return (std::int64_t{row} * N + first(lane, v)) * static_cast<std::int64_t>(sizeof(E));
+  /// Vector v of a lane of the head at `from`, which is kept as Stored: E, or BF16 for FP32.
+  template <class Stored = E, class T>
+  HYBRIDSTATE_HD static Vector16 read(T& t, const std::byte* from, std::uint32_t row, unsigned lane,
+                                      unsigned v) {
+    from += byte<Stored>(row, lane, v);
+    if constexpr (std::is_same_v<Stored, E>)
+      return t.template load<Vector16>(from);
+    else
+      return widened(t.template load<Vector8>(from));
+  }
+  template <class Stored = E, class T>
+  HYBRIDSTATE_HD static void write(T& t, std::byte* to, std::uint32_t row, unsigned lane,
+                                   unsigned v, const float (&s)[elements]) {
+    to += byte<Stored>(row, lane, v);
+    if constexpr (std::is_same_v<Stored, E>)
+      t.store(to, packed<E>(s + v * in_vector));
+    else
+      t.store(to, narrowed(s + v * in_vector));
   }
   /// The part of B or C that belongs to a lane.
   template <class T>
@@ -96,23 +124,22 @@ struct VectorRow {
     for (unsigned k = 0; k < in_vector; k += 4)
       unpack<float>(t.template load<Vector16>(from + first(lane, v) + k), to + v * in_vector + k);
   }
-  template <class T, class View>
+  template <class Stored = E, class T, class View>
   HYBRIDSTATE_HD static void load(T& t, const View& view, std::int32_t sequence, std::int32_t head,
                                   std::uint32_t row, unsigned lane, std::uint32_t,
                                   float (&s)[elements]) {
     const std::byte* const from = view.addr_ssm(sequence, head);
     HYBRIDSTATE_UNROLL
     for (unsigned v = 0; v < vectors; ++v)
-      unpack<E>(t.template load<Vector16>(from + byte(row, lane, v)), s + v * in_vector);
+      unpack<E>(read<Stored>(t, from, row, lane, v), s + v * in_vector);
   }
-  template <class T, class View>
+  template <class Stored = E, class T, class View>
   HYBRIDSTATE_HD static void store(T& t, const View& view, std::int32_t sequence, std::int32_t head,
                                    std::uint32_t row, unsigned lane, std::uint32_t,
                                    const float (&s)[elements]) {
     std::byte* const to = view.addr_ssm(sequence, head);
     HYBRIDSTATE_UNROLL
-    for (unsigned v = 0; v < vectors; ++v)
-      t.store(to + byte(row, lane, v), packed<E>(s + v * in_vector));
+    for (unsigned v = 0; v < vectors; ++v) write<Stored>(t, to, row, lane, v, s);
   }
   /// s . c, in every lane of the row.
   template <class T>
@@ -123,12 +150,21 @@ struct VectorRow {
     for (unsigned i = 0; i < elements; ++i) product[i] = s[i] * c[i];
     return halve<vectors, lanes, in_vector>(t, product);
   }
+
+ private:
+  /// Of vector v of a lane, from the head's first byte.
+  template <class Stored>
+  HYBRIDSTATE_HD static constexpr std::int64_t byte(std::uint32_t row, unsigned lane,
+                                                    unsigned v) noexcept {
+    return (std::int64_t{row} * N + first(lane, v)) * static_cast<std::int64_t>(sizeof(Stored));
+  }
 };
 
 /// The same for rows of any length up to Most elements, wherever pages cut them: a warp takes a
 /// row, a lane every 32nd element.
 template <class E, unsigned Most>
 struct StridedRow {
+  using Element = E;
   static constexpr unsigned lanes = warp_lanes;
   static constexpr unsigned elements = Most / warp_lanes;
   static constexpr unsigned rows = 1;
@@ -142,25 +178,27 @@ struct StridedRow {
       to[i] = k < n ? t.template load<float>(from + k) : 0.0F;
     }
   }
-  template <class T, class View>
+  template <class Stored = E, class T, class View>
   HYBRIDSTATE_HD static void load(T& t, const View& view, std::int32_t sequence, std::int32_t head,
                                   std::uint32_t row, unsigned lane, std::uint32_t n,
                                   float (&s)[elements]) {
     HYBRIDSTATE_UNROLL
     for (unsigned i = 0; i < elements; ++i) {
       std::uint32_t const k = i * warp_lanes + lane;
-      s[i] = k < n ? to_float(t.template load<E>(view.addr_ssm(sequence, head, byte(row, n, k))))
+      s[i] = k < n ? to_float(t.template load<Stored>(
+                         view.addr_ssm(sequence, head, byte<Stored>(row, n, k))))
                    : 0.0F;
     }
   }
-  template <class T, class View>
+  template <class Stored = E, class T, class View>
   HYBRIDSTATE_HD static void store(T& t, const View& view, std::int32_t sequence, std::int32_t head,
                                    std::uint32_t row, unsigned lane, std::uint32_t n,
                                    const float (&s)[elements]) {
     HYBRIDSTATE_UNROLL
     for (unsigned i = 0; i < elements; ++i) {
       std::uint32_t const k = i * warp_lanes + lane;
-      if (k < n) t.store(view.addr_ssm(sequence, head, byte(row, n, k)), from_float<E>(s[i]));
+      if (k < n)
+        t.store(view.addr_ssm(sequence, head, byte<Stored>(row, n, k)), from_float<Stored>(s[i]));
     }
   }
   template <class T>
@@ -170,9 +208,10 @@ struct StridedRow {
   }
 
  private:
+  template <class Stored>
   HYBRIDSTATE_HD static constexpr std::int64_t byte(std::uint32_t row, std::uint32_t n,
                                                     std::uint32_t k) noexcept {
-    return (std::int64_t{row} * n + k) * static_cast<std::int64_t>(sizeof(E));
+    return (std::int64_t{row} * n + k) * static_cast<std::int64_t>(sizeof(Stored));
   }
 };
 
@@ -195,10 +234,12 @@ HYBRIDSTATE_HD float advance_row(T& t, TokenFactors factors, float x, float d, s
 /// E: Bf16 (stored after every token, the output from the state before its rounding) or float.
 /// N: elements of a row; heads must lie within a page (StateScan takes all other shapes).
 /// Addresses of states and inputs are multiples of 16 bytes. A CTA takes `tile_rows` rows of one
-/// head; results do not depend on it.
-template <class E, unsigned N, state_address States = SsmPages<>>
+/// head; results do not depend on it. Stored: of source, destination and checkpoint; BF16 where E
+/// is that of working states in FP32.
+template <class E, unsigned N, state_address States = SsmPages<>, class Stored = E>
 struct StateUpdate {
   using Row = VectorRow<E, N>;
+  static constexpr bool has_working = !std::is_same_v<Stored, E>;
   static constexpr unsigned threads = 128;
   static constexpr unsigned unroll = 4;  ///< accesses of a lane in flight
   static constexpr unsigned step = threads / warp_lanes * Row::rows;
@@ -210,6 +251,8 @@ struct StateUpdate {
   bool has_checkpoint = false;
   std::uint32_t sequences = 0;
   std::uint32_t tile_rows = 32;  ///< a multiple of `step`
+  [[no_unique_address]] std::conditional_t<has_working, WorkingStates<States>, NoWorkingStates>
+      working{};
 
   HYBRIDSTATE_HD constexpr Grid grid() const noexcept {
     return {in.heads * quotient_up(in.rows, tile_rows), sequences, 1};
@@ -226,13 +269,27 @@ struct StateUpdate {
     std::int64_t const of_head = std::int64_t{head} * in.rows;  // in x and y
     float* const y = in.y + sequence * in.y_stride + of_head;
 
-    std::byte* const to = destination.addr_ssm(sequence, at);
+    const std::byte* from = source.addr_ssm(sequence, at);
+    std::byte* to = destination.addr_ssm(sequence, at);
+    bool rounds = false;
+    bool reads_working = false, writes_working = false;
+    if constexpr (has_working) {
+      if (const std::byte* const w = working.source.addr_ssm(sequence, at)) {
+        from = w;
+        reads_working = true;
+      }
+      if (std::byte* const w = working.destination.addr_ssm(sequence, at)) {
+        to = w;
+        writes_working = true;
+      }
+      auto const position = t.template load<std::int32_t>(working.position + sequence);
+      rounds = (static_cast<std::uint32_t>(position) + 1) % working.every == 0;
+    }
     if (to == nullptr) {
       for (std::uint32_t row = begin + t.thread(); row < end; row += threads)
         t.store(y + row, 0.0F);
       return;
     }
-    const std::byte* const from = source.addr_ssm(sequence, at);
     std::byte* const copy = has_checkpoint ? checkpoint.addr_ssm(sequence, at) : nullptr;
 
     unsigned const lane = t.thread() % Row::lanes;
@@ -255,9 +312,9 @@ struct StateUpdate {
         std::uint32_t const row = first + (base - begin) + u * step;
         HYBRIDSTATE_UNROLL
         for (unsigned v = 0; v < Row::vectors; ++v)
-          loaded[u][v] = from != nullptr && row < end
-                             ? t.template load<Vector16>(from + Row::byte(row, lane, v))
-                             : Vector16{};
+          loaded[u][v] = from == nullptr || row >= end ? Vector16{}
+                         : reads_working               ? Row::read(t, from, row, lane, v)
+                                         : Row::template read<Stored>(t, from, row, lane, v);
         xs[u] = row < end ? t.template load<float>(x + row) : 0.0F;
       }
       HYBRIDSTATE_UNROLL
@@ -269,11 +326,15 @@ struct StateUpdate {
         for (unsigned v = 0; v < Row::vectors; ++v) unpack<E>(loaded[u][v], s + v * Row::in_vector);
         float const out = advance_row<Row>(t, factors, xs[u], d, N, b, c, s);
         if (row >= end) continue;
+        if (rounds) HYBRIDSTATE_UNROLL
+        for (unsigned i = 0; i < Row::elements; ++i) s[i] = numeric::round_to_bf16(s[i]);
         HYBRIDSTATE_UNROLL
         for (unsigned v = 0; v < Row::vectors; ++v) {
-          Vector16 const stored = packed<E>(s + v * Row::in_vector);
-          t.store(to + Row::byte(row, lane, v), stored);
-          if (copy != nullptr) t.store(copy + Row::byte(row, lane, v), stored);
+          if (writes_working)
+            Row::write(t, to, row, lane, v, s);
+          else
+            Row::template write<Stored>(t, to, row, lane, v, s);
+          if (copy != nullptr) Row::template write<Stored>(t, copy, row, lane, v, s);
         }
         if (lane == 0) t.store(y + row, out);
       }
@@ -303,9 +364,11 @@ struct KeptStates {
 /// that are rounded after every token, false for FP32 ones.
 ///
 /// Row: VectorRow, or StridedRow for any other shape; E as its elements. A sequence without source
-/// begins at zero. A sequence that keeps no state is padding: its outputs are zero.
-template <class Row, state_address States = SsmPages<>>
+/// begins at zero. A sequence that keeps no state is padding: its outputs are zero. Stored: as of
+/// StateUpdate; working states are rounded as they say.
+template <class Row, state_address States = SsmPages<>, class Stored = typename Row::Element>
 struct StateScan {
+  static constexpr bool has_working = !std::is_same_v<Stored, typename Row::Element>;
   static constexpr unsigned threads = 128;
   static constexpr unsigned held = Row::elements > 16 ? 1 : 2;  ///< rows of a lane
   static constexpr unsigned step = threads / warp_lanes * Row::rows;
@@ -317,6 +380,8 @@ struct StateScan {
   KeptStates<States> kept{};
   std::uint32_t state = 0;  ///< elements of a row
   bool round = true;        ///< to BF16 after every token
+  [[no_unique_address]] std::conditional_t<has_working, WorkingStates<States>, NoWorkingStates>
+      working{};
 
   HYBRIDSTATE_HD constexpr Grid grid() const noexcept {
     return {in.heads * quotient_up<std::uint32_t>(in.rows, tile_rows), runs.sequences, 1};
@@ -338,12 +403,23 @@ struct StateScan {
 
     float s[held][Row::elements];
     bool const fresh = padding || source.addr_ssm(sequence, at) == nullptr;
+    bool reads_working = false;
+    std::uint32_t rounds_in = 0;  // tokens
+    if constexpr (has_working) {
+      reads_working = !padding && working.source.addr_ssm(sequence, at) != nullptr;
+      auto const position = t.template load<std::int32_t>(working.position + sequence);
+      rounds_in = working.every - static_cast<std::uint32_t>(position) % working.every;
+    }
     HYBRIDSTATE_UNROLL
     for (unsigned h = 0; h < held; ++h) {
       HYBRIDSTATE_UNROLL
       for (unsigned i = 0; i < Row::elements; ++i) s[h][i] = 0;
-      if (!fresh && row_of(first_row, h) < in.rows)
-        Row::load(t, source, sequence, at, row_of(first_row, h), lane, state, s[h]);
+      std::uint32_t const row = row_of(first_row, h);
+      if (row >= in.rows) continue;
+      if constexpr (has_working)
+        if (reads_working) Row::load(t, working.source, sequence, at, row, lane, state, s[h]);
+      if (!fresh && !reads_working)
+        Row::template load<Stored>(t, source, sequence, at, row, lane, state, s[h]);
     }
     float const d = t.template load<float>(in.d + head);
     std::int64_t const of_head = std::int64_t{head} * in.rows;  // in x and y
@@ -363,20 +439,34 @@ struct StateScan {
       Row::load_factors(t, in.b + factors_at, lane, state, b);
       Row::load_factors(t, in.c + factors_at, lane, state, c);
       TokenFactors const factors = token_factors(t, in, head, token);
+      bool rounds = round;
+      if constexpr (has_working) {
+        rounds = --rounds_in == 0;
+        if (rounds) rounds_in = working.every;
+      }
       HYBRIDSTATE_UNROLL
       for (unsigned h = 0; h < held; ++h) {
         std::uint32_t const row = row_of(first_row, h);
         float const value = row < in.rows ? t.template load<float>(x + row) : 0.0F;
         float const out = advance_row<Row>(t, factors, value, d, state, b, c, s[h]);
         if (lane == 0 && row < in.rows) t.store(y + row, out);
-        if (round) HYBRIDSTATE_UNROLL
+        if (rounds) HYBRIDSTATE_UNROLL
         for (unsigned i = 0; i < Row::elements; ++i) s[h][i] = numeric::round_to_bf16(s[h][i]);
       }
       while (next < last && t.template load<std::int32_t>(kept.after + next) == token - begin + 1) {
-        if (kept.states.addr_ssm(next, at) != nullptr) HYBRIDSTATE_UNROLL
-        for (unsigned h = 0; h < held; ++h)
-          if (row_of(first_row, h) < in.rows)
-            Row::store(t, kept.states, next, at, row_of(first_row, h), lane, state, s[h]);
+        bool writes_working = false;
+        if constexpr (has_working)
+          writes_working = working.destination.addr_ssm(next, at) != nullptr;
+        bool const writes = !writes_working && kept.states.addr_ssm(next, at) != nullptr;
+        HYBRIDSTATE_UNROLL
+        for (unsigned h = 0; h < held; ++h) {
+          std::uint32_t const row = row_of(first_row, h);
+          if (row >= in.rows) continue;
+          if constexpr (has_working)
+            if (writes_working)
+              Row::store(t, working.destination, next, at, row, lane, state, s[h]);
+          if (writes) Row::template store<Stored>(t, kept.states, next, at, row, lane, state, s[h]);
+        }
         ++next;
       }
     }
@@ -398,6 +488,7 @@ struct StateUpdateJob {
   std::uint32_t sequences = 0;
   std::uint32_t state = 0;               ///< elements of a row
   ElementType type = ElementType::bf16;  ///< of the states
+  WorkingStates<> working{};             ///< with BF16 states only
 };
 /// Runs of tokens over member pages whose shape is known at run time only.
 struct StateScanJob {
@@ -407,6 +498,7 @@ struct StateScanJob {
   KeptStates<> kept{};
   std::uint32_t state = 0;
   ElementType type = ElementType::bf16;  ///< BF16: rounded after every token
+  WorkingStates<> working{};             ///< with BF16 states only: rounded as they say
 };
 
 namespace detail {
@@ -417,6 +509,16 @@ inline bool vector_states(const SsmPages<>& s) noexcept {
 inline bool whole_elements(const SsmPages<>& s, ElementType type) noexcept {
   return multiples_of(bytes_of(type), s.base, s.page_stride, s.map.head_bytes, s.map.split_bytes) &&
          (s.map.heads_per_page != 0 || s.map.split_bytes != 0);
+}
+inline bool vector_working(const WorkingStates<>& w) noexcept {
+  return w.every == 0 || (vector_states(w.source) && vector_states(w.destination));
+}
+/// None, or those of a job with states of that type.
+inline bool takes_working(const WorkingStates<>& w, ElementType type) noexcept {
+  return w.every == 0 ||
+         (type == ElementType::bf16 && w.position != nullptr && w.source.pages != nullptr &&
+          w.destination.pages != nullptr && whole_elements(w.source, ElementType::f32) &&
+          whole_elements(w.destination, ElementType::f32));
 }
 inline bool vector_inputs(const RecurrenceInputs& in) noexcept {
   return vectors(in.b, in.c) && in.stride % 4 == 0;
@@ -431,29 +533,34 @@ inline bool launchable(const RecurrenceInputs& in, std::uint32_t sequences) noex
 inline constexpr std::uint32_t max_state_elements = 1024;
 
 /// False: a row of no or more than max_state_elements elements, elements that pages cut, groups
-/// that do not divide the heads, or more CTAs than a launch takes (65535 sequences).
+/// that do not divide the heads, more CTAs than a launch takes (65535 sequences), or working states
+/// beside other than BF16 ones.
 template <class Run>
 bool with_kernel(const StateScanJob& job, Run&& run) {
   bool const whole = detail::whole_elements(job.source, job.type) &&
                      detail::whole_elements(job.kept.states, job.type);
   if (job.state == 0 || job.state > max_state_elements ||
-      !detail::launchable(job.in, job.runs.sequences) || (job.runs.sequences != 0 && !whole))
+      !detail::launchable(job.in, job.runs.sequences) || (job.runs.sequences != 0 && !whole) ||
+      !detail::takes_working(job.working, job.type))
     return false;
-  auto const as = [&]<class Row>() {
-    run(StateScan<Row>{job.in, job.runs, job.source, job.kept, job.state,
-                       job.type == ElementType::bf16});
+  auto const as = [&]<class Row, class Stored>() {
+    StateScan<Row, SsmPages<>, Stored> scan{job.in,   job.runs,  job.source,
+                                            job.kept, job.state, job.type == ElementType::bf16};
+    if constexpr (scan.has_working) scan.working = job.working;
+    run(scan);
     return true;
   };
-  auto const with_elements = [&]<class E>() {
+  auto const with_elements = [&]<class E, class Stored = E>() {
     if (detail::vector_states(job.source) && detail::vector_states(job.kept.states) &&
-        detail::vector_inputs(job.in)) {
-      if (job.state == 64) return as.template operator()<VectorRow<E, 64>>();
-      if (job.state == 128) return as.template operator()<VectorRow<E, 128>>();
-      if (job.state == 256) return as.template operator()<VectorRow<E, 256>>();
+        detail::vector_working(job.working) && detail::vector_inputs(job.in)) {
+      if (job.state == 64) return as.template operator()<VectorRow<E, 64>, Stored>();
+      if (job.state == 128) return as.template operator()<VectorRow<E, 128>, Stored>();
+      if (job.state == 256) return as.template operator()<VectorRow<E, 256>, Stored>();
     }
-    if (job.state <= 256) return as.template operator()<StridedRow<E, 256>>();
-    return as.template operator()<StridedRow<E, max_state_elements>>();
+    if (job.state <= 256) return as.template operator()<StridedRow<E, 256>, Stored>();
+    return as.template operator()<StridedRow<E, max_state_elements>, Stored>();
   };
+  if (job.working.every != 0) return with_elements.template operator()<float, Bf16>();
   return detail::with_element(job.type, with_elements);
 }
 /// False also for shapes that StateUpdate does not take, which StateScanJob does: rows of other
@@ -464,21 +571,26 @@ bool with_kernel(const StateUpdateJob& job, Run&& run) {
   bool const with_checkpoint = job.checkpoint.pages != nullptr;
   if (!detail::launchable(job.in, job.sequences) || !detail::vector_states(job.source) ||
       !detail::vector_states(job.destination) ||
-      (with_checkpoint && !detail::vector_states(job.checkpoint)) || !detail::vector_inputs(job.in))
+      (with_checkpoint && !detail::vector_states(job.checkpoint)) ||
+      !detail::takes_working(job.working, job.type) || !detail::vector_working(job.working) ||
+      !detail::vector_inputs(job.in))
     return false;
-  auto const as = [&]<class E, unsigned N>() {
-    using Kernel = StateUpdate<E, N>;
+  auto const as = [&]<class E, unsigned N, class Stored>() {
+    using Kernel = StateUpdate<E, N, SsmPages<>, Stored>;
     // Small batches need more CTAs to fill a GPU.
     std::uint32_t const tile = Kernel::unroll * Kernel::step * (job.sequences < 4 ? 1 : 2);
-    run(Kernel{job.in, job.source, job.destination, job.checkpoint, with_checkpoint, job.sequences,
-               tile});
+    Kernel kernel{job.in,        job.source, job.destination, job.checkpoint, with_checkpoint,
+                  job.sequences, tile};
+    if constexpr (Kernel::has_working) kernel.working = job.working;
+    run(kernel);
     return true;
   };
-  auto const with_elements = [&]<class E>() {
-    if (job.state == 64) return as.template operator()<E, 64>();
-    if (job.state == 128) return as.template operator()<E, 128>();
-    return job.state == 256 && as.template operator()<E, 256>();
+  auto const with_elements = [&]<class E, class Stored = E>() {
+    if (job.state == 64) return as.template operator()<E, 64, Stored>();
+    if (job.state == 128) return as.template operator()<E, 128, Stored>();
+    return job.state == 256 && as.template operator()<E, 256, Stored>();
   };
+  if (job.working.every != 0) return with_elements.template operator()<float, Bf16>();
   return detail::with_element(job.type, with_elements);
 }
 
