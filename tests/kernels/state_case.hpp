@@ -104,7 +104,8 @@ struct StateCase {
       auto const page = static_cast<std::int32_t>(2 * s);
       bool const padding = destination[std::size_t{s} * map.member_count] < 0;
       working_source.push_back(s % 2 == 0 && !padding ? page : -1);
-      working_destination.push_back(s % 3 != 0 && !padding ? page + s % 4 / 3 : -1);
+      working_destination.push_back(
+          s % 3 != 0 && !padding ? page + static_cast<std::int32_t>(s % 4 / 3) : -1);
       position.push_back(padding ? -1 : static_cast<std::int32_t>(256 * (s + 1) - 1 - s % 5 * 2));
     }
   }
