@@ -9,8 +9,8 @@
 #                                       perhaps, in DIR (build/cuda)
 #
 # The kernels against the CPU first, alone and in served runs of a small model; then the table of
-# their speed, and tokens per second of a random model of 0.5B. Exit 1: a kernel is wrong.
-# Exit 2: nothing was built, or there is no device.
+# their speed, and the host's part of a decode step and tokens per second of a random model of 0.5B.
+# Exit 1: a kernel is wrong. Exit 2: nothing was built, or there is no device.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
 
@@ -22,10 +22,11 @@ elif (($# > 0)); then
   exit 2
 else
   cmake --preset cuda >/dev/null
-  cmake --build --preset cuda --target test_gpu bench_kernels hybridstate_cli
+  cmake --build --preset cuda --target test_gpu bench_kernels bench_decode_host hybridstate_cli
 fi
 hybridstate=$build/hybridstate
-for program in "$build/tests/test_gpu" "$build/bench/gpu/kernels" "$hybridstate"; do
+for program in "$build/tests/test_gpu" "$build/bench/gpu/kernels" "$build/bench/decode_host" \
+  "$hybridstate"; do
   [[ -x $program ]] || { echo "run.sh: $program is not built" >&2; exit 2; }
 done
 
@@ -39,6 +40,7 @@ trap 'rm -rf "$models"' EXIT
 
 "$build/bench/gpu/kernels"
 "$hybridstate" make-model --preset falcon-h1-0.5b --seed 7 --out "$models/half" >/dev/null
+"$build/bench/decode_host" 32 "$models/half"
 "$hybridstate" compare --executor cuda --model "$models/half" --requests 32 --arrivals all-at-once \
   --share 0 --seeds 1 --orgs S2 --memory 4GiB --no-references
 echo "all of it: $SECONDS s"

@@ -421,10 +421,12 @@ void DeviceForward::choose(std::span<const ForwardChunk> chunks, const KvArena& 
 }
 
 void DeviceForward::finish(void* to, const void* from, std::size_t bytes) {
+  auto const start = std::chrono::steady_clock::now();
   if (bytes > 0)
     device_->download(to, from, bytes);
   else
     device_->wait();
+  waited_ += std::chrono::steady_clock::now() - start;
   changes_.busy = arrays_.busy = draws_.busy = false;
 }
 

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -49,6 +50,8 @@ class DeviceForward final : public ForwardPass {
   }
 
   const UploadCounts& uploads() const noexcept { return uploads_; }
+  /// How long the host has waited for results; the rest of a step is the host's own.
+  std::chrono::nanoseconds waited() const noexcept { return waited_; }
   const RecordingCounts& recordings() const noexcept { return device_->recording_counts(); }
 
  private:
@@ -148,6 +151,7 @@ class DeviceForward final : public ForwardPass {
   std::int32_t* tables_ = nullptr;  ///< the device's copy
   Staged changes_, arrays_, draws_;
   UploadCounts uploads_;
+  std::chrono::nanoseconds waited_{0};
 
   // Of the current step.
   const StateArena* states_ = nullptr;   ///< the units
