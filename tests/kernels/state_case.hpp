@@ -106,7 +106,7 @@ struct StateCase {
       working_source.push_back(s % 2 == 0 && !padding ? page : -1);
       working_destination.push_back(
           s % 3 != 0 && !padding ? page + static_cast<std::int32_t>(s % 4 / 3) : -1);
-      position.push_back(padding ? -1 : static_cast<std::int32_t>(256 * (s + 1) - 1 - s % 5 * 2));
+      position.push_back(padding ? -1 : static_cast<std::int32_t>(256 * (s + 1) - 1 - s % 2 * 2));
     }
   }
   hybridstate::SsmPages<> working_view(const std::vector<std::int32_t>& table) {
