@@ -188,13 +188,7 @@ struct LinearCase {
     return job.input == LinearInput::bf16 ? numeric::round_to_bf16(f) : f;
   }
   /// All tokens and rows at once.
-  std::vector<float> run(const Kernels& k) {
-    pack(k);
-    std::vector<float> y(std::size_t{tokens} * job.y_stride);
-    job.y = y.data();
-    k.linear(job, tokens, 0, rows);
-    return y;
-  }
+  std::vector<float> run(const Kernels& k) { return run_first(k, tokens); }
   /// The first `count` tokens, the rest zero.
   std::vector<float> run_first(const Kernels& k, std::uint32_t count) {
     pack(k);
